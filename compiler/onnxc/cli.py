@@ -1,0 +1,437 @@
+"""The command line. Imports of onnx, numpy and the compiler are late: `--version` is instant."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from onnxc import __version__, output
+from onnxc.errors import ModelError, OnnxcError, ToolError, UsageError
+from onnxc.report.text import count, printable, some
+
+if TYPE_CHECKING:
+    from onnxc.pipeline import Compiled
+
+VALUES_DIFFER: Final = 3
+INTERRUPTED: Final = 130
+DEBUG_HELP: Final = """
+For those who work on onnxc itself:
+  --dump-after PASS  of compile: prints the model as it is after that pass to
+                     standard error. Passes:
+                     {passes}
+  ONNXC_DEBUG=1      in the environment: an internal error shows its traceback."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line (default: the process's) and returns its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        # Names in a model are any text; what the encoding lacks is shown as an escape.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        with commands.make_context("onnxc", words) as context:
+            status: int = commands.invoke(context)
+        return status
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx else "onnxc"
+        return _fail([f"{error.format_message().rstrip('.')}; see {path} --help"], UsageError)
+    except ModelError as error:
+        return _fail(error.problems, ModelError)
+    except OnnxcError as error:
+        return _fail([error], type(error))
+    except BrokenPipeError:
+        output.abandon_standard_output()
+        return ToolError.exit_status
+    except KeyboardInterrupt:
+        _say("\ninterrupted")
+        return INTERRUPTED
+    except MemoryError:
+        return _fail(["out of memory"], OnnxcError)
+    except RecursionError:
+        return _internal_error("the model nests too deeply")
+    except OSError as error:
+        output.abandon_standard_output()
+        return _fail([error], ToolError)
+    except Exception as error:
+        return _internal_error(f"{type(error).__name__}: {error}")
+
+
+def _say(text: str, end: str = "\n") -> None:
+    """Writes to standard error; where nobody listens, the exit status has to do."""
+    with contextlib.suppress(OSError):
+        click.echo(f"{text}{end}", err=True, nl=False)
+
+
+def _fail(problems: Sequence[object], kind: type[OnnxcError]) -> int:
+    for line in some(problems):
+        _say(f"error: {line}")
+    return kind.exit_status
+
+
+def _internal_error(fact: str) -> int:
+    if os.environ.get("ONNXC_DEBUG") == "1":
+        _say(traceback.format_exc().rstrip())
+    remedy = "this is a bug in onnxc, please report it (ONNXC_DEBUG=1 shows where)"
+    return _fail([f"internal error: {fact}; {remedy}"], OnnxcError)
+
+
+class Commands(click.Group):
+    """The first word decides: a verb is that verb, anything else starts a compile command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(UsageError.exit_status)
+        own = {option for parameter in self.get_params(ctx) for option in parameter.opts}
+        first = args[0]
+        if first in self.commands or first in own:
+            return super().parse_args(ctx, args)
+        if not first.startswith("-") and not os.path.lexists(first):
+            raise UsageError(f"no verb or file '{first}'{self._meant(first)}")
+        return super().parse_args(ctx, ["compile", *args])
+
+    def _meant(self, word: str) -> str:
+        path = Path(word)
+        models = [str(path.with_name(near.name)) for near in path.parent.glob("*.onnx")]
+        close = difflib.get_close_matches(word, [*self.commands, *models], n=1)
+        return f"; did you mean {close[0]}?" if close else ""
+
+
+def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        with output.standard_output() as stream:
+            print(f"onnxc {__version__}", file=stream)
+        context.exit()
+
+
+def _print_debug_help(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from onnxc.pipeline import PASS_NAMES
+
+        with output.standard_output() as stream:
+            print(context.get_help(), file=stream)
+            print(DEBUG_HELP.format(passes=" ".join(PASS_NAMES)), file=stream)
+        context.exit()
+
+
+def _dimensions(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    """KEY=N options as a mapping; whether the model has such dimensions is for bind to say."""
+    found: dict[str, int] = {}
+    for value in values:
+        key, _equals, number = value.rpartition("=")
+        if re.fullmatch(r"[0-9]*\.\.[0-9]*", number):
+            raise UsageError(f"--dim {value}: ranges are not supported yet; give one number")
+        if not key or not re.fullmatch(r"[0-9]{1,19}", number):
+            raise UsageError(f"--dim {value}: write KEY=N with a number N of 0 or more")
+        if found.setdefault(key, int(number)) != int(number):
+            raise UsageError(f"--dim {key} is given twice: {found[key]} and {int(number)}")
+    return found
+
+
+def _license(_: click.Context, __: click.Parameter, value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9.+:() -]{1,200}", value):
+        raise UsageError(f"--license {value}: is no SPDX licence expression")
+    return value
+
+
+version_option = click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+debug_help_option = click.option(
+    "--help-debug",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    hidden=True,
+    callback=_print_debug_help,
+)
+dim_option = click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="KEY=N",
+    callback=_dimensions,
+    help="Fix an open dimension: its name, or INPUT:AXIS. Repeatable.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+model_argument = click.argument("model", type=click.Path(path_type=Path))
+
+
+@click.group(cls=Commands, subcommand_metavar="[compile] MODEL [-o OUT.c] | COMMAND ...")
+@version_option
+@debug_help_option
+def commands() -> None:
+    """Compile ONNX models to C that stands alone.
+
+    `onnxc model.onnx -o model.c` writes model.c and model.h.
+
+    \b
+    Exit status: 0 done; 1 the model is invalid or not supported; 2 wrong
+    command line or no such file; 3 verify: values differ; 4 no C compiler,
+    it failed, or a file cannot be written; 130 interrupted.
+    """
+
+
+@commands.command("compile")
+@model_argument
+@click.option(
+    "-o",
+    "out",
+    metavar="OUT.c",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="The C file, OUT.h goes beside it; - writes one text to standard output. "
+    "Default: MODEL's stem in the current directory.",
+)
+@click.option("--name", metavar="ID", help="Prefix of the C names. Default: OUT's stem.")
+@dim_option
+@click.option(
+    "--license",
+    "license_",
+    metavar="ID",
+    default="LicenseRef-Model",
+    callback=_license,
+    show_default=True,
+    help="SPDX licence of the output, that of the model.",
+)
+@click.option("--force", is_flag=True, help="Overwrite files that onnxc did not write.")
+@click.option("-q", "quiet", is_flag=True, help="No summary.")
+@click.option("-v", "verbose", is_flag=True, help="Say what each pass takes.")
+@click.option("--dump-after", metavar="PASS", hidden=True)
+@debug_help_option
+def compile_command(
+    model: Path,
+    out: Path | None,
+    name: str | None,
+    dims: dict[str, int],
+    license_: str,
+    force: bool,
+    quiet: bool,
+    verbose: bool,
+    dump_after: str | None,
+) -> int:
+    """Compile MODEL to a C source file and its header."""
+    if quiet and verbose:
+        raise UsageError("-q and -v exclude each other")
+    to_stdout = out == Path("-")
+    paths = output.files(model, None if to_stdout else out)
+    if not to_stdout:
+        output.check(paths, model, force)
+
+    from onnxc import names, pipeline
+
+    if name is not None:
+        names.check_model_name(name)
+    if dump_after is not None:
+        _check_pass(dump_after, pipeline.PASS_NAMES)
+    watch = Watch(dump_after, pipeline.dump, verbose, not (quiet or verbose))
+    try:
+        compiled = pipeline.compile_model(
+            model,
+            dims=dims,
+            name=name or names.model_name(paths[0].stem),
+            license=license_,
+            observe=watch,
+        )
+    finally:
+        watch.close()
+    if to_stdout:
+        with output.standard_output() as stream:
+            compiled.write_single(stream)
+    else:
+        source, header = paths
+        output.write(
+            {source: compiled.write_c, header: lambda stream: stream.write(compiled.header)}
+        )
+    if not quiet:
+        _summarize("standard output" if to_stdout else " and ".join(map(str, paths)), compiled)
+    return 0
+
+
+def _check_pass(name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise UsageError(f"no pass '{name}'{hint}; the passes are {' '.join(known)}")
+
+
+def _summarize(files: str, compiled: Compiled) -> None:
+    lines = (
+        f"wrote {printable(files)}",
+        f"RAM: {count(compiled.workspace_size, 'byte')} of workspace",
+        f"constants: {count(compiled.constants_size, 'byte')}",
+    )
+    _say("\n".join(lines))
+
+
+class Watch:
+    """Follows the passes on standard error: --dump-after, -v, and on a terminal the progress."""
+
+    def __init__(
+        self, dump_after: str | None, dump: Callable[[Any], str], verbose: bool, progress: bool
+    ) -> None:
+        self.dump_after = dump_after
+        self.dump = dump
+        self.verbose = verbose
+        self.progress = progress and sys.stderr is not None and sys.stderr.isatty()
+        self.last = time.perf_counter()
+
+    def __call__(self, name: str, thing: Any) -> None:
+        """Called after each pass with what it made."""
+        if self.verbose:
+            seconds = time.perf_counter() - self.last
+            _say(f"{name}: {seconds * 1e3:,.1f} ms")
+        if self.progress:
+            _say(f"\r\x1b[K{name}", end="")
+        if name == self.dump_after:
+            self.close()
+            _say(self.dump(thing))
+        self.last = time.perf_counter()
+
+    def close(self) -> None:
+        """Takes the progress off the line."""
+        if self.progress:
+            _say("\r\x1b[K", end="")
+
+
+@commands.command("verify")
+@model_argument
+@click.option(
+    "--source",
+    metavar="OUT.c",
+    type=click.Path(path_type=Path),
+    help="Check this C file, its header beside it. Default: compile MODEL for the check.",
+)
+@dim_option
+@click.option(
+    "--inputs",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Values: an .npz, a .pb or a folder of input_N.pb. Default: random ones.",
+)
+@click.option(
+    "--against",
+    type=click.Choice(["auto", "onnxruntime", "reference", "both"]),
+    default="auto",
+    show_default=True,
+    help="What to compare with; auto is onnxruntime where it can run the model.",
+)
+@click.option("--exact", is_flag=True, help="Ask for the same bits.")
+@click.option("--rtol", type=click.FloatRange(min=0), metavar="R", help="Relative tolerance.")
+@click.option("--atol", type=click.FloatRange(min=0), metavar="A", help="Absolute tolerance.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Of random values."
+)
+@json_option
+def verify_command(
+    model: Path,
+    source: Path | None,
+    dims: dict[str, int],
+    inputs: Path | None,
+    against: str,
+    exact: bool,
+    rtol: float | None,
+    atol: float | None,
+    seed: int,
+    as_json: bool,
+) -> int:
+    """Run MODEL's C here and compare it with references."""
+    if exact and (rtol is not None or atol is not None):
+        raise UsageError("--exact excludes --rtol and --atol")
+
+    from onnxc.report import verification
+    from onnxc.verify import verify_model
+
+    result = verify_model(
+        model,
+        c_source=source,
+        dims=dims,
+        inputs=inputs,
+        against=against,
+        exact=exact,
+        rtol=rtol,
+        atol=atol,
+        seed=seed,
+    )
+    found = json.dumps(result.to_json(), indent=2) if as_json else None
+    _print(found or "\n".join(verification.lines(result)))
+    if result.differs:
+        return VALUES_DIFFER
+    return 0 if result.complete else ToolError.exit_status
+
+
+@commands.command("info")
+@model_argument
+@dim_option
+@json_option
+def info_command(model: Path, dims: dict[str, int], as_json: bool) -> int:
+    """Say what MODEL needs, and what of it is not supported."""
+    from onnxc.report import info
+
+    found = info.gather(model, dims)
+    _print(json.dumps(found, indent=2) if as_json else "\n".join(info.lines(found)))
+    return 0
+
+
+@commands.command("ops")
+@click.argument("name", metavar="[NAME[-VERSION]]", required=False)
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+@json_option
+def ops_command(name: str | None, as_markdown: bool, as_json: bool) -> int:
+    """List the supported operators, or print the page of one."""
+    if as_markdown and as_json:
+        raise UsageError("--markdown and --json exclude each other")
+
+    from onnxc.report import operators, page
+
+    if name is None:
+        if as_json:
+            _print(json.dumps(operators.table(), indent=2))
+        elif as_markdown:
+            _print(operators.table_markdown())
+        else:
+            _print_table(operators.table())
+        return 0
+    found = operators.page(name)
+    if as_json:
+        _print(json.dumps(found, indent=2))
+    else:
+        _print(page.markdown(found) if as_markdown else page.terminal(found))
+    return 0
+
+
+def _print_table(rows: Sequence[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from onnxc.report.operators import types_text
+
+    table = Table("Operator", "Versions", "Element types")
+    for row in rows:
+        versions = ", ".join(map(str, row["versions"]))
+        table.add_row(row["name"], versions, types_text(row["types"]))
+    with output.standard_output() as stream:
+        Console(file=stream).print(table)
+
+
+def _print(text: str) -> None:
+    with output.standard_output() as stream:
+        stream.write(f"{text}\n")

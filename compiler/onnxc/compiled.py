@@ -1,0 +1,221 @@
+"""Running a compiled model from Python: numpy arrays in, numpy arrays out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxc import arrays, library
+from onnxc.arrays import Memory
+from onnxc.errors import RunError, UsageError
+from onnxc.pipeline import compile_model
+
+if TYPE_CHECKING:
+    import onnx
+    from numpy.typing import NDArray
+
+    from onnxc.pipeline import Compiled, Interface
+
+
+def compile(
+    model: str | os.PathLike[str] | onnx.ModelProto,
+    *,
+    dims: Mapping[str, int] | None = None,
+    name: str | None = None,
+) -> CompiledModel:
+    """Compiles an ONNX file or an onnx.ModelProto to C.
+
+    dims  sizes of open dimensions, by dimension name or "INPUT:AXIS"
+    name  the C prefix; default: the file's stem, or "model"
+
+    The shared library is built on the first run. Raises UsageError (no such file, a wrong `dims`)
+    and ModelError with every reason why the model is invalid or not supported.
+    """
+    source = Path(model) if isinstance(model, str | os.PathLike) else model
+    return CompiledModel(compile_model(source, dims=dims or {}, name=name))
+
+
+class CompiledModel:
+    """A model as C, and as a function on numpy arrays.
+
+    Of the arrays, dtype and shape must be those of `inputs`; nothing is converted silently. Small
+    types are those of ml_dtypes, one value an element (int4, uint4, int2, uint2 and float4_e2m1fn
+    too). A string tensor is an array of str or bytes and comes back as an object array of str;
+    bytes that are no UTF-8 survive as surrogate escapes. Rank 0 is a 0-d array.
+
+    Sequences and optionals will be values of other Python types (list, None) in the same
+    dictionaries, as their Interface says.
+    """
+
+    def __init__(self, compiled: Compiled, c_file: Path | None = None) -> None:
+        """`c_file`: this generated C, its header beside it, is built in place of compiled's own."""
+        self.compiled = compiled
+        self._c_file = c_file
+        self._lock = Lock()
+        self._library: library.Library | None = None
+
+    @property
+    def name(self) -> str:
+        """The prefix of the C names."""
+        return self.compiled.name
+
+    @property
+    def inputs(self) -> tuple[Interface, ...]:
+        return self.compiled.inputs
+
+    @property
+    def outputs(self) -> tuple[Interface, ...]:
+        return self.compiled.outputs
+
+    @property
+    def workspace_size(self) -> int:
+        """Bytes of memory that a run needs besides inputs and outputs."""
+        return self.compiled.workspace_size
+
+    @property
+    def header(self) -> str:
+        return self.compiled.header
+
+    @property
+    def c_source(self) -> str:
+        """The whole C file; with large constants a large string."""
+        return self.compiled.c_source
+
+    def __repr__(self) -> str:
+        return f"<onnxc.CompiledModel {self.name}>"
+
+    def build(self) -> library.Library:
+        """The shared library, built on the first call. Raises ToolError."""
+        with self._lock:
+            if self._library is None:
+                file = self._c_file
+                self._library = (
+                    library.build(self.compiled) if file is None else library.build_file(file)
+                )
+            return self._library
+
+    def run(self, inputs: Mapping[str, NDArray[Any] | np.generic]) -> dict[str, NDArray[Any]]:
+        """Runs the model once; one array for each of `inputs`, by name, gives all `outputs`.
+
+        May be called from many threads at once. An input that is not contiguous is copied.
+        Raises UsageError with all that is wrong with the inputs, ToolError when the library cannot
+        be built, RunError when the data made the run fail.
+        """
+        _check(self.inputs, inputs, "input", arrays.mismatch)
+        read = [arrays.to_memory(i, inputs[i.name]) for i in self.inputs]
+        written = [arrays.new_memory(o) for o in self.outputs]
+        self._caller([*read, *written])()
+        ffi = self.build().ffi
+        return {
+            o.name: arrays.from_memory(o, memory, ffi)
+            for o, memory in zip(self.outputs, written, strict=True)
+        }
+
+    def bind(
+        self, inputs: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[Any]]
+    ) -> Callable[[], None]:
+        """A function that runs the model on these very arrays, as often as it is called.
+
+        The arrays are kept alive and must be as C takes them: dtype and shape of the interface,
+        C-contiguous, aligned, outputs writable and apart from all others; a sub-byte type is a
+        one-dimensional uint8 array of packed bytes, low bits first. Strings need `run`. The
+        function owns one workspace: one call at a time; bind once per thread.
+        Raises UsageError and ToolError; the function raises RunError.
+        """
+        _check(self.inputs, inputs, "input", _bind_mismatch)
+        _check(self.outputs, outputs, "output", _output_mismatch)
+        _check_apart(inputs, outputs)
+        read = [Memory(inputs[i.name]) for i in self.inputs]
+        written = [Memory(outputs[o.name]) for o in self.outputs]
+        return self._caller([*read, *written])
+
+    def _caller(self, memories: Sequence[Memory]) -> Callable[[], None]:
+        """The call with ready pointers; what they point into lives as long as it does."""
+        built = self.build()
+        ffi = built.ffi
+        function = getattr(built.lib, f"{self.name}_run")
+        workspace = _aligned(self.workspace_size, self.compiled.workspace_alignment)
+        types = ffi.typeof(function).args
+        addresses = [memory.address for memory in (*memories, workspace)]
+        pointers = tuple(ffi.cast(t, a) for t, a in zip(types, addresses, strict=True))
+        kept = (built, memories, workspace)
+
+        def call() -> None:
+            status = function(*pointers)
+            if status:
+                raise RunError(_status_text(kept[0], status))
+
+        return call
+
+
+def _aligned(size: int, alignment: int) -> Memory:
+    """Bytes for a workspace, at an address that C accepts."""
+    room = np.empty(size + alignment, np.uint8)
+    return Memory(room[-Memory(room).address % alignment :], room)
+
+
+def _status_text(built: library.Library, status: int) -> str:
+    names: dict[int, str] = built.ffi.typeof("onnxc_status").elements
+    return f"the run returned status {status} ({names.get(status, 'unknown')})"
+
+
+def _check(
+    interfaces: Sequence[Interface],
+    values: Mapping[str, Any],
+    role: str,
+    mismatch: Callable[[Interface, Any], str],
+) -> None:
+    """Raises UsageError with everything that is wrong with the arrays of one side of a call."""
+    known = {interface.name: interface for interface in interfaces}
+    problems = [
+        f"{role} '{name}': the model has no such {role}; it has {', '.join(known) or 'none'}"
+        for name in values
+        if name not in known
+    ]
+    for name, interface in known.items():
+        if name not in values:
+            problems.append(f"{role} '{name}': missing; expected {arrays.expected(interface)}")
+        elif fact := mismatch(interface, values[name]):
+            problems.append(f"{role} '{name}': {fact}")
+    if problems:
+        raise UsageError("\n".join(problems))
+
+
+def _bind_mismatch(interface: Interface, value: object) -> str:
+    """Why C cannot work on the array as it is; "" when it can."""
+    if interface.dtype.kind == "string":
+        return "strings cannot be bound; use run()"
+    packed = interface.dtype.packed
+    fact = arrays.packed_mismatch(interface, value) if packed else arrays.mismatch(interface, value)
+    if fact:
+        return fact
+    if not isinstance(value, np.ndarray):
+        return f"expected a numpy array, got the scalar {type(value).__name__}"
+    if not value.flags.c_contiguous or not value.flags.aligned:
+        return "the array is not C-contiguous and aligned; use numpy.array(value, order='C')"
+    return ""
+
+
+def _output_mismatch(interface: Interface, value: Any) -> str:
+    fact = _bind_mismatch(interface, value)
+    return fact if fact or value.flags.writeable else "the array is read-only"
+
+
+def _check_apart(inputs: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArray[Any]]) -> None:
+    """Raises UsageError where an output shares memory with an input or another output."""
+    others = [(f"input '{name}'", array) for name, array in inputs.items()]
+    problems = []
+    for name, array in outputs.items():
+        problems += [
+            f"output '{name}' shares memory with {other}; C may not write there"
+            for other, taken in others
+            if np.may_share_memory(array, taken)
+        ]
+        others.append((f"output '{name}'", array))
+    if problems:
+        raise UsageError("\n".join(problems))

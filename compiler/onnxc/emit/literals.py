@@ -1,0 +1,175 @@
+"""Constants as C: literals that keep every bit, and byte images for what is large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from onnxc.dtypes import ElementType, numpy_dtype
+from onnxc.kernel import Buffer
+from onnxc.packing import pack_elements
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+IMAGE_FROM: Final = 16 * 1024
+"""Bytes from which a constant is written as an image: compilers read strings far faster."""
+ROW: Final = 2048
+"""Bytes of one string; C99 guarantees 4095."""
+LINE: Final = 96
+
+
+def literal(dtype: ElementType, raw: bytes) -> str:
+    """One value from its bytes as numpy stores it (of a string, its own). Floats are finite."""
+    if dtype.kind == "string":
+        return f"(onnxc_string){string_literal(raw)}"
+    value = np.frombuffer(raw, numpy_dtype(dtype))
+    text = next(iter(_elements(value, dtype)))
+    return f"({dtype.c_type}){text}" if dtype.kind == "complex" else text
+
+
+def string_literal(raw: bytes) -> str:
+    return f'{{"{"".join(map(_CHARACTER.__getitem__, raw))}", {len(raw)}}}'
+
+
+_PLAIN: Final = set(range(0x20, 0x7F)) - set(b'"\\?')
+_CHARACTER: Final = [chr(c) if c in _PLAIN else f"\\{c:03o}" for c in range(256)]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """How one constant buffer is written.
+
+    member   of the union where the bits cannot be written in its own type: ".values", else ""
+    """
+
+    buffer: Buffer
+    name: str
+    form: str
+
+    @property
+    def member(self) -> str:
+        return "" if self.form == "values" else ".values"
+
+    @property
+    def declaration(self) -> str:
+        buffer = self.buffer
+        c_type = "uint8_t" if buffer.packed else buffer.dtype.c_type
+        size = buffer.bytes if buffer.packed else buffer.elements
+        match self.form:
+            case "bits":
+                bits = self._bits()
+                image = f"{bits.dtype.name}_t bits[{bits.size}]"
+            case "image":
+                image = f"unsigned char bytes[{-(-buffer.bytes // ROW)}][{ROW}]"
+            case _:
+                return f"{c_type} {self.name}[{size}]"
+        return f"union {{ {image}; {c_type} values[{size}]; }} {self.name}"
+
+    def _bits(self) -> NDArray[Any]:
+        assert self.buffer.data is not None
+        flat = np.ascontiguousarray(self.buffer.data).reshape(-1)
+        part = flat.dtype.itemsize // (2 if self.buffer.dtype.kind == "complex" else 1)
+        return flat.view(f"uint{8 * part}")
+
+    def chunks(self) -> Iterator[str]:
+        """The initializer, in pieces of text that are never large."""
+        assert self.buffer.data is not None
+        if self.form == "image":
+            yield from self._image()
+            return
+        nested = "{" if self.form == "bits" else ""
+        yield f"{{{nested}\n"
+        if self.form == "bits":
+            bits = self._bits()
+            width = bits.dtype.itemsize * 2
+            suffix = "u" if width <= 8 else ""
+            texts: Iterable[str] = (f"0x{int(bit):0{width}x}{suffix}" for bit in bits)
+        else:
+            flat = self.buffer.data.reshape(-1)
+            texts = _stored(flat, self.buffer)
+        yield from _filled(texts)
+        yield f"}}{'}' if nested else ''}"
+
+    def _image(self) -> Iterator[str]:
+        buffer = self.buffer
+        assert buffer.data is not None
+        flat = np.ascontiguousarray(buffer.data).reshape(-1)
+        stored = pack_elements(flat, buffer.dtype) if buffer.packed else flat.view(np.uint8)
+        if buffer.dtype.size > 1:
+            stored = flat.astype(flat.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+        yield "{{\n"
+        for start in range(0, stored.size, ROW):
+            row = stored[start : start + ROW].tobytes()
+            yield f'    "{"".join(map(_CHARACTER.__getitem__, row))}",\n'
+        yield "}}"
+
+
+def constant(buffer: Buffer, name: str) -> Constant:
+    """Chooses the form: readable values, the same as bits (NaN, infinity), or a byte image."""
+    assert buffer.data is not None
+    kind = buffer.dtype.kind
+    if kind != "string" and buffer.bytes >= IMAGE_FROM:
+        return Constant(buffer, name, "image")
+    if kind in ("float", "complex") and not np.isfinite(buffer.data).all():
+        return Constant(buffer, name, "bits")
+    return Constant(buffer, name, "values")
+
+
+def _stored(flat: NDArray[Any], buffer: Buffer) -> Iterable[str]:
+    if buffer.packed:
+        return (f"0x{int(byte):02x}" for byte in pack_elements(flat, buffer.dtype))
+    return _elements(flat, buffer.dtype)
+
+
+def _elements(flat: NDArray[Any], dtype: ElementType) -> Iterable[str]:
+    match dtype.kind:
+        case "string":
+            return (string_literal(raw) for raw in flat)
+        case "float":
+            return (_float(value, dtype.bits) for value in flat)
+        case "complex":
+            parts = (_float_pair(value, dtype.bits // 2) for value in flat)
+            return (f"{{{re}, {im}}}" for re, im in parts)
+        case "half":
+            return (f"0x{int(bits):04x}" for bits in flat.view(np.uint16))
+        case "bits":
+            return (f"0x{int(bits):02x}" for bits in flat.view(np.uint8))
+    return (_integer(int(value), dtype) for value in flat)
+
+
+def _float(value: Any, bits: int) -> str:
+    """The shortest decimal that reads back as the same value."""
+    if 1e-4 <= abs(value) < 1e7 or value == 0:
+        text = np.format_float_positional(value, unique=True, trim="0")
+    else:
+        text = np.format_float_scientific(value, unique=True, trim="-", exp_digits=1)
+    return text.replace("e+", "e") + ("f" if bits == 32 else "")
+
+
+def _float_pair(value: Any, bits: int) -> tuple[str, str]:
+    return _float(value.real, bits), _float(value.imag, bits)
+
+
+def _integer(value: int, dtype: ElementType) -> str:
+    if dtype.bits == 64:
+        if value == -(2**63):
+            return "INT64_MIN"
+        return f"{'U' if dtype.kind == 'unsigned' else ''}INT64_C({value})"
+    if value == -(2**31):
+        return "INT32_MIN"
+    return f"{value}u" if dtype.name == "uint32" else str(value)
+
+
+def _filled(texts: Iterable[str]) -> Iterator[str]:
+    """The texts with commas, in lines that are filled up."""
+    line = "   "
+    for text in texts:
+        if len(line) + len(text) + 2 > LINE and line.strip():
+            yield line + "\n"
+            line = "   "
+        line += f" {text},"
+    yield line + "\n"

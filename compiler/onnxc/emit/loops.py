@@ -1,0 +1,261 @@
+"""One Loops to the view that kernels/loops.c.j2 renders: parameters, loops, statements as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from onnxc.dtypes import ElementType
+from onnxc.emit.expr import Scope, expression, index_text
+from onnxc.evaluate import LANES
+from onnxc.kernel import (
+    At,
+    Axis,
+    Buffer,
+    Checked,
+    Const,
+    Expr,
+    Fold,
+    Index,
+    Load,
+    Loops,
+    along,
+    walk,
+)
+
+LONGEST_TEXT: Final = 60
+"""A longer expression is given a name, so that lines stay readable."""
+INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Loop:
+    name: str
+    extent: int
+
+
+@dataclass(frozen=True)
+class Local:
+    """const c_type name = text;"""
+
+    kind: ClassVar[str] = "local"
+    c_type: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """Reports `code` unless `condition`."""
+
+    kind: ClassVar[str] = "check"
+    condition: str
+    code: int
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Folds `value`, after `body`, over `loops` into the local `name`; `lane` picks its lane."""
+
+    kind: ClassVar[str] = "reduce"
+    start: str
+    operation: str
+    dtype: ElementType
+    name: str
+    loops: tuple[Loop, ...]
+    body: tuple[Statement, ...]
+    value: str
+    lane: str
+
+
+Statement = Local | Check | Reduce
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    c_type: str
+    written: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What the template needs to write one function; all but `function` and `comment`."""
+
+    index_type: str
+    parameters: tuple[Parameter, ...]
+    loops: tuple[Loop, ...]
+    statements: tuple[Statement, ...]
+    target: str
+    value: str
+    copied: int
+    checked: bool
+    compares_floats: bool
+    lanes: int = LANES
+    functions: frozenset[str] = field(default=frozenset(), compare=False)
+
+
+def kernel_of(loops: Loops, places: dict[Buffer, object]) -> tuple[Kernel, tuple[Buffer, ...]]:
+    """The view of a merged kernel, and the buffers to call it with.
+
+    Buffers of one place (an operand and the result computed in place) share one pointer.
+    """
+    owner = {places.get(loops.out, loops.out): loops.out}
+    reads = [b for b in loops.reads() if owner.setdefault(places.get(b, b), b) is b]
+    arguments = (*(b for b in reads if b is not loops.out), loops.out)
+    pointers = {b: _operand_name(n) for n, b in enumerate(arguments[:-1])} | {loops.out: "y"}
+    for buffer in loops.reads():
+        pointers[buffer] = pointers[owner[places.get(buffer, buffer)]]
+    scope = Scope({axis: _loop_name(n) for n, axis in enumerate(loops.axes)}, pointers)
+    writer = _Writer(scope, Counter(operand for node in walk(loops.value) for operand in node.operands()))
+    value = writer.text(loops.value)
+    kernel = Kernel(
+        index_type=_index_type(loops),
+        parameters=tuple(_parameter(b, pointers[b], b is loops.out) for b in arguments),
+        loops=_loops(loops.axes, scope),
+        statements=tuple(writer.statements),
+        target=f"y[{index_text(loops.where[0], scope)}]",
+        value=_unwrapped(value),
+        copied=_copied(loops),
+        checked=any(isinstance(node, Checked) for node in walk(loops.value)),
+        compares_floats=scope.compares_floats,
+        functions=frozenset(scope.functions),
+    )
+    return kernel, arguments
+
+
+class _Writer:
+    """Writes expressions, naming what is used twice or is long."""
+
+    def __init__(self, scope: Scope, uses: Counter[Expr]) -> None:
+        self.scope = scope
+        self.uses = uses
+        self.statements: list[Statement] = []
+        self.count = 0
+
+    def text(self, root: Expr) -> str:
+        for node in walk(root, folds=False):
+            if node not in self.scope.texts:
+                self.scope.texts[node] = self._node(node, root)
+        return self.scope.texts[root]
+
+    def _node(self, node: Expr, root: Expr) -> str:
+        match node:
+            case Fold():
+                return self._fold(node)
+            case Checked(_, value, condition, code):
+                self.statements.append(Check(self.scope.texts[condition], int(code)))
+                return self.scope.texts[value]
+        text = expression(node, self.scope)
+        named = self.uses[node] > 1 or len(text) > LONGEST_TEXT
+        if node is root or isinstance(node, Const | At) or not named:
+            return text
+        local = Local(node.dtype.c_type, self._name("v"), _unwrapped(text))
+        self.statements.append(local)
+        return local.name
+
+    def _fold(self, fold: Fold) -> str:
+        name = self._name("sum" if fold.operation == "sum" else "acc")
+        outer, self.statements = self.statements, []
+        depth = len(self.scope.axes)
+        self.scope.axes |= {axis: _loop_name(depth + n) for n, axis in enumerate(fold.axes)}
+        value = self.text(fold.value)
+        body, self.statements = tuple(self.statements), outer
+        loops = _loops(fold.axes, self.scope)
+        lane = f"{loops[-1].name} % {LANES}" if fold.axes[-1].extent > 1 else "0"
+        laned = fold.operation == "sum" and fold.dtype.kind == "float"
+        self.statements.append(
+            Reduce(
+                _start(fold.operation, fold.dtype),
+                fold.operation,
+                fold.dtype,
+                name,
+                loops,
+                body,
+                value,
+                lane if laned else "",
+            )
+        )
+        for axis in fold.axes:
+            del self.scope.axes[axis]
+        return f"{name}[0]" if laned else name
+
+    def _name(self, letter: str) -> str:
+        self.count += 1
+        return f"{letter}{self.count - 1}"
+
+
+def _start(operation: str, dtype: ElementType) -> str:
+    """The identity of a fold, which is its value over an empty range."""
+    if operation in ("sum", "prod"):
+        return "0" if operation == "sum" else "1"
+    if dtype.kind == "float":
+        return "-INFINITY" if operation == "max" else "INFINITY"
+    limit = "MIN" if operation == "max" else "MAX"
+    if dtype.kind == "unsigned":
+        return "0" if operation == "max" else f"UINT{dtype.bits}_MAX"
+    return f"INT{dtype.bits}_{limit}"
+
+
+def _loops(axes: tuple[Axis, ...], scope: Scope) -> tuple[Loop, ...]:
+    return tuple(Loop(scope.axes[axis], axis.extent) for axis in axes)
+
+
+def _loop_name(n: int) -> str:
+    return "ijkmn"[n] if n < 5 else f"i{n}"
+
+
+def _operand_name(n: int) -> str:
+    return "abcdefgh"[n] if n < 8 else f"x{n}"
+
+
+def _parameter(buffer: Buffer, name: str, written: bool) -> Parameter:
+    return Parameter(name, "uint8_t" if buffer.packed else buffer.dtype.c_type, written)
+
+
+def _unwrapped(text: str) -> str:
+    """Without parentheses around the whole, which a statement does not need."""
+    if not (text.startswith("(") and text.endswith(")")) or '"' in text:
+        return text
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def _indices(loops: Loops) -> Iterator[Index]:
+    yield loops.where[0]
+    for node in walk(loops.value):
+        match node:
+            case Load():
+                yield node.flat
+            case At(_, index):
+                yield index
+
+
+def _index_type(loops: Loops) -> str:
+    """int32_t where every partial sum of every index fits."""
+    for index in _indices(loops):
+        ends = [axis.extent * abs(stride) for axis, stride in index.terms]
+        dynamic = [e.dtype.bits > 32 for e, _ in index.dynamic]
+        if abs(index.const) + sum(ends) > INT32_MAX or any(dynamic):
+            return "int64_t"
+    return "int64_t" if any(axis.extent > INT32_MAX for axis in loops.axes) else "int32_t"
+
+
+def _copied(loops: Loops) -> int:
+    """How many elements, where the kernel is one plain copy of memory, which memcpy does best.
+
+    It also keeps the bits of a signalling NaN where the FPU's registers would not (x87).
+    """
+    load, axes = loops.value, loops.axes
+    walks = along(axes[0]) if len(axes) == 1 else Index()
+    if len(axes) > 1 or not isinstance(load, Load) or load.buffer.packed or loops.out.packed:
+        return 0
+    if load.flat != walks or loops.where[0] != walks or load.dtype is not loops.out.dtype:
+        return 0
+    return axes[0].extent if axes else 1

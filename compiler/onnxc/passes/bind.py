@@ -1,0 +1,180 @@
+"""bind: gives the named and the open dimensions of a graph's inputs their sizes."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import onnx_ir as ir
+
+from onnxc.errors import Problem, UsageError
+from onnxc.passes.where import quoted
+
+_LARGEST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class OpenDim:
+    """A dimension of a graph input without a size; `name` is None where the model gives none."""
+
+    input: str
+    axis: int
+    name: str | None
+
+    @property
+    def key(self) -> str:
+        """What --dim calls it."""
+        return self.name if self.name is not None else f"{self.input}:{self.axis}"
+
+    def __str__(self) -> str:
+        place = f"axis {self.axis} of input {quoted(self.input)}"
+        return place if self.name is None else f"{quoted(self.name)} ({place})"
+
+
+def open_dims(model: ir.Model) -> tuple[OpenDim, ...]:
+    """The dimensions of tensor inputs that have no size yet, in the model's order."""
+    return tuple(
+        OpenDim(value.name or "", axis, extent.value or None)
+        for value in model.graph.inputs
+        if isinstance(value.type, ir.TensorType) and value.shape is not None
+        for axis, extent in enumerate(value.shape)
+        if isinstance(extent, ir.SymbolicDim)
+    )
+
+
+def open_dims_problem(model: ir.Model) -> list[Problem]:
+    """What an input's shape lacks: open dims, with the command line to paste, or the whole rank."""
+    problems = [
+        Problem(
+            f"input {quoted(value.name or '')}",
+            "has no shape, so that not even its rank is known",
+            "re-export the model with shaped inputs",
+        )
+        for value in model.graph.inputs
+        if isinstance(value.type, ir.TensorType) and value.shape is None
+    ]
+    dims = open_dims(model)
+    if dims:
+        keys = dict.fromkeys(dim.key for dim in dims)
+        command = " ".join(f"--dim {shlex.quote(f'{key}=1')}" for key in keys)
+        fact = f"input dimensions without a size: {', '.join(map(str, dims))}"
+        problems.append(Problem("model", fact, f"give each one: {command}"))
+    return problems
+
+
+def bind_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
+    """Gives dimensions their sizes, everywhere where a name occurs.
+
+    A key is a dimension's exact name, else INPUT:AXIS split at its last colon. Raises UsageError
+    for unknown keys, sizes that are none, two sizes for one dimension and a size other than the
+    model's own; the model is then unchanged.
+    """
+    binding = _Binding(model)
+    for key, size in dims.items():
+        binding.add(key, size)
+    if binding.faults:
+        raise UsageError("\n".join(binding.faults))
+    binding.apply()
+
+
+class _Binding:
+    def __init__(self, model: ir.Model) -> None:
+        self._model = model
+        self._open = open_dims(model)
+        self._names = {dim.name for dim in self._open if dim.name is not None}
+        self._inputs = {value.name: value for value in model.graph.inputs}
+        self._by_name: dict[str, tuple[str, int]] = {}
+        self._by_axis: dict[tuple[str, int], int] = {}
+        self.faults: list[str] = []
+
+    def add(self, key: str, size: int) -> None:
+        """Takes one --dim; what is wrong with it goes to `faults`."""
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _LARGEST:
+            self.faults.append(f"--dim {key}={size}: a size must be an integer of 0 or more")
+        elif key in self._names:
+            self._bind_name(key, key, size)
+        else:
+            self._bind_axis(key, size)
+
+    def _bind_name(self, name: str, key: str, size: int) -> None:
+        earlier, known = self._by_name.setdefault(name, (key, size))
+        if known != size:
+            fact = f"dimension {quoted(name)} is {known} by --dim {earlier}={known}"
+            self.faults.append(f"--dim {key}={size}: {fact}")
+
+    def _bind_axis(self, key: str, size: int) -> None:
+        input_name, colon, digits = key.rpartition(":")
+        value = self._inputs.get(input_name) if colon else None
+        if value is None or not (digits.isascii() and digits.isdigit()):
+            self.faults.append(f"--dim {key}={size}: {self._unknown(key)}")
+            return
+        shape = value.shape if isinstance(value.type, ir.TensorType) else None
+        axis = int(digits) if len(digits) < 10 else _LARGEST
+        if shape is None:
+            fact = f"input {quoted(input_name)} has no shape in the model"
+        elif axis >= len(shape):
+            fact = f"input {quoted(input_name)} has rank {len(shape)}"
+        else:
+            fact = self._bind_extent(input_name, axis, shape[axis], key, size)
+        if fact:
+            self.faults.append(f"--dim {key}={size}: {fact}")
+
+    def _bind_extent(
+        self, input_name: str, axis: int, extent: int | ir.SymbolicDim, key: str, size: int
+    ) -> str:
+        """Binds one axis of an input; what contradicts it."""
+        if isinstance(extent, int):
+            fixed = f"axis {axis} of input {quoted(input_name)} is fixed at {extent}"
+            return fixed if extent != size else ""
+        if extent.value:
+            self._bind_name(extent.value, key, size)
+            return ""
+        known = self._by_axis.setdefault((input_name, axis), size)
+        return f"the axis has the size {known} already" if known != size else ""
+
+    def _unknown(self, key: str) -> str:
+        fact = "the model has no such dimension"
+        keys = list(dict.fromkeys(dim.key for dim in self._open))
+        if not keys:
+            return f"{fact}; it has no open dims"
+        close = difflib.get_close_matches(key, keys, n=1)
+        meant = f"; did you mean {quoted(close[0])}?" if close else ""
+        return f"{fact}{meant}; its open dims: {', '.join(map(str, self._open))}"
+
+    def apply(self) -> None:
+        for value in self._model.graph.inputs:
+            self._settle(value, value.name)
+        for value in _values(self._model):
+            self._settle(value, None)
+
+    def _settle(self, value: ir.Value, input_name: str | None) -> None:
+        if value.shape is None:
+            return
+        bound = [
+            extent if isinstance(extent, int) else self._size(extent, input_name, axis)
+            for axis, extent in enumerate(value.shape)
+        ]
+        if list(value.shape) != bound:
+            denotations = [value.shape.get_denotation(axis) for axis in range(len(bound))]
+            value.shape = ir.Shape(bound, denotations)
+
+    def _size(
+        self, extent: ir.SymbolicDim, input_name: str | None, axis: int
+    ) -> int | ir.SymbolicDim:
+        if extent.value in self._by_name:
+            return self._by_name[extent.value][1]
+        if input_name is None or extent.value:
+            return extent
+        return self._by_axis.get((input_name, axis), extent)
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    """Every value that nodes make, and the inputs and outputs of every graph."""
+    for graph in (model.graph, *model.graph.subgraphs()):
+        yield from graph.inputs
+        yield from graph.outputs
+        for node in graph:
+            yield from node.outputs

@@ -1,0 +1,64 @@
+"""Checks of one node against the schema of its own version; used by infer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+from onnx import defs
+
+from onnxc.errors import Problem
+from onnxc.values import type_text
+
+_Option = defs.OpSchema.FormalParameterOption
+
+
+def arity_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
+    """Too few or too many inputs or outputs, and required inputs that are left out."""
+    counts = (
+        ("input", len(node.inputs), schema.min_input, schema.max_input),
+        ("output", len(node.outputs), schema.min_output, schema.max_output),
+    )
+    for what, count, least, most in counts:
+        if not least <= count <= most:
+            needed = str(least) if least == most else f"{least} to {most}"
+            plural = "" if needed == "1" else "s"
+            yield Problem(where, f"has {count} {what}s where the schema has {needed} {what}{plural}")
+    for formal, value in zip(schema.inputs, node.inputs, strict=False):
+        if value is None and formal.option == _Option.Single:
+            yield Problem(where, f"input {formal.name} is required but left out")
+
+
+def attribute_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
+    """Attributes that the version does not have, of a wrong type, or missing."""
+    for name, attribute in node.attributes.items():
+        formal = schema.attributes.get(name)
+        if formal is None:
+            known = ", ".join(sorted(schema.attributes)) or "none"
+            fact = f"attribute '{name}' does not exist at this version"
+            yield Problem(where, fact, f"the schema has {known}")
+        elif int(attribute.type) != int(formal.type.value):  # both number as AttributeProto does
+            fact = f"attribute '{name}' is {attribute.type.name}"
+            yield Problem(where, fact, f"the schema says {formal.type.name}")
+    for name, formal in schema.attributes.items():
+        if formal.required and name not in node.attributes:
+            yield Problem(where, f"attribute '{name}' is required but missing")
+
+
+def type_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
+    """Input types that the version does not allow, and inputs that must share one but do not."""
+    bound: dict[str, tuple[str, str]] = {}
+    for position, value in enumerate(node.inputs):
+        if value is None or not schema.inputs:
+            continue
+        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        actual = type_text(value.type)
+        if actual not in formal.types:
+            fact = f"input {formal.name} ('{value.name}') is {actual}"
+            allowed = ", ".join(sorted(t for t in formal.types if t.startswith("tensor")))
+            yield Problem(where, fact, f"this version allows {allowed}")
+            continue
+        first, kind = bound.setdefault(formal.type_str, (formal.name, actual))
+        if kind != actual and formal.is_homogeneous:
+            fact = f"input {first} is {kind} but input {formal.name} is {actual}"
+            yield Problem(where, fact, "both must have one type: cast one of them")

@@ -1,0 +1,82 @@
+"""Checks what a model declares of its inputs, outputs and other values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import onnx
+import onnx_ir as ir
+
+from onnxc.dtypes import BY_CODE
+from onnxc.passes.tensors import Fault, dims_faults, unknown_type
+
+_TYPE_CODES: Final = frozenset(int(code) for code in ir.DataType) - {0}
+_WIDEST: Final = BY_CODE[onnx.TensorProto.COMPLEX128]
+
+
+def input_faults(info: onnx.ValueInfoProto) -> Iterator[Fault]:
+    """What is wrong with a graph input's type and dims; its name is checked elsewhere."""
+    fault = _type_fault(info.type)
+    if fault:
+        yield fault, "declare the input's type"
+    yield from _shape_faults(info.type)
+
+
+def other_faults(info: onnx.ValueInfoProto) -> Iterator[Fault]:
+    """The same for a value that need not have a type.
+
+    A type that says nothing, or that onnx_ir has no word for (map), is taken away.
+    """
+    fault = _type_fault(info.type)
+    if fault and "element type" in fault and "no element type" not in fault:
+        yield fault, ""
+    elif fault:
+        info.type.Clear()
+    yield from _shape_faults(info.type)
+
+
+def constant_faults(info: onnx.ValueInfoProto, tensor: onnx.TensorProto) -> Iterator[Fault]:
+    """Where a declaration contradicts the initializer of the same name."""
+    if not info.type.HasField("tensor_type"):
+        return
+    declared = info.type.tensor_type
+    if declared.elem_type not in (0, tensor.data_type):
+        names = (_type_name(declared.elem_type), _type_name(tensor.data_type))
+        yield f"is declared as {names[0]} but holds {names[1]}", ""
+    if declared.HasField("shape"):
+        dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in declared.shape.dim]
+        pairs = zip(dims, tensor.dims, strict=False)
+        if len(dims) != len(tensor.dims) or any(d not in (None, t) for d, t in pairs):
+            shape = [dim if dim is not None else "?" for dim in dims]
+            yield f"is declared with shape {shape} but has {list(tensor.dims)}", ""
+
+
+def _type_name(code: int) -> str:
+    return BY_CODE[code].name if code in BY_CODE else f"type {code}"
+
+
+def _type_fault(proto: onnx.TypeProto) -> str:
+    """Why onnx_ir could not hold a type; "" if it can."""
+    while True:
+        kind = proto.WhichOneof("value")
+        if kind is None:
+            return "has no type"
+        if kind in ("tensor_type", "sparse_tensor_type"):
+            code = getattr(proto, kind).elem_type
+            return "" if code in _TYPE_CODES else unknown_type(code)
+        if kind not in ("sequence_type", "optional_type"):
+            return f"has a type that is not supported ({kind.removesuffix('_type')})"
+        proto = getattr(proto, kind).elem_type
+
+
+def _shape_faults(proto: onnx.TypeProto) -> Iterator[Fault]:
+    if not proto.HasField("tensor_type"):
+        return
+    dims = [dim.dim_value for dim in proto.tensor_type.shape.dim if dim.HasField("dim_value")]
+    for axis, dim in enumerate(proto.tensor_type.shape.dim):
+        if dim.HasField("dim_value") and dim.dim_value < 0:
+            remedy = "name the dimension (dim_param) or leave its value out to fix it with --dim"
+            yield f"dimension {axis} is negative ({dim.dim_value})", remedy
+            return
+    yield from dims_faults(dims, BY_CODE.get(proto.tensor_type.elem_type, _WIDEST))

@@ -1,0 +1,253 @@
+"""infer: check every node against the schema of its own version, then types, shapes, constants.
+
+One walk in topological order. Each node is checked, upgraded to the newest form, given the types
+and shapes that ONNX's own inference finds, compared with what the model declares, and folded
+where its result does not depend on run-time data. Every problem of the model is collected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import onnx
+import onnx_ir as ir
+from onnx import defs, shape_inference
+
+
+from onnxc.errors import ModelError, Problem, Refusal
+from onnxc.evaluate import constant_value
+from onnxc.kernel import Buffer
+from onnxc.op import OPSET, Ints, Operator, load_operators, newest_schema, schema_at, schemas
+from onnxc.passes.bind import open_dims_problem
+from onnxc.passes.check_node import arity_problems, attribute_problems, type_problems
+from onnxc.passes.upgrade import upgrade
+from onnxc.tensor import Tensor, constant, of_buffer
+from onnxc.values import element_type_of, static_shape, tensor_of, type_text, values_of
+
+FOLD_LIMIT: Final = 64 * 1024
+"""How many bytes a folded result may exceed its inputs by."""
+LARGEST_TENSOR: Final = 2**63 - 1
+"""Bytes; C can address no more."""
+
+
+def infer(model: ir.Model) -> None:
+    """Raises ModelError with every problem of the model."""
+    problems = open_dims_problem(model)
+    walk = _Walk(complete=not problems)
+    for value in model.graph.inputs:
+        problems += walk.check_input(value)
+    for number, node in enumerate(list(model.graph)):
+        problems += walk.check_node(node, number)
+    if problems:
+        raise ModelError(problems)
+
+
+def node_label(node: ir.Node, number: int, version: int) -> str:
+    name = f"node '{node.name}'" if node.name else f"node #{number}"
+    domain = f"{node.domain}." if node.domain else ""
+    return f"{name} ({domain}{node.op_type}-{version})"
+
+
+class _Walk:
+    """`unknown` holds the values that nothing is known of, because of a problem already told."""
+
+    def __init__(self, *, complete: bool) -> None:
+        self.complete = complete
+        self.unknown: set[ir.Value] = set()
+        self.operators = load_operators()
+
+    def check_input(self, value: ir.Value) -> Iterator[Problem]:
+        where = f"input '{value.name}'"
+        if not isinstance(value.type, ir.TensorType):
+            yield Problem(where, f"{type_text(value.type)} is not supported", "only tensors are")
+        else:
+            yield from self._size_problems(value, where)
+            return
+        self.unknown.add(value)
+
+    def _size_problems(self, value: ir.Value, where: str) -> Iterator[Problem]:
+        shape = static_shape(value)
+        try:
+            dtype = element_type_of(value.dtype) if value.dtype is not None else None
+        except Refusal as refusal:
+            yield Problem(where, refusal.fact)
+            self.unknown.add(value)
+            return
+        if shape is None or dtype is None:
+            self.unknown.add(value)
+        elif math.prod(shape) * dtype.size > LARGEST_TENSOR:
+            yield Problem(where, f"shape {list(shape)} has more bytes than C can address")
+            self.unknown.add(value)
+
+    def check_node(self, node: ir.Node, number: int) -> Iterator[Problem]:
+        domain, version = node.domain, node.version or OPSET
+        schema = schema_at(domain, node.op_type, version)
+        where = node_label(node, number, schema.since_version if schema else version)
+        operator = self.operators.get((domain, node.op_type))
+        found: list[Problem] = []
+        if schema is None or schema.deprecated or operator is None:
+            found.append(_unsupported(node, schema, where))
+        if schema is not None:
+            found += arity_problems(node, schema, where)
+            found += attribute_problems(node, schema, where)
+            if not any(value in self.unknown for value in node.inputs):
+                found += type_problems(node, schema, where)
+        if found or operator is None or schema is None:
+            self.unknown.update(node.outputs)
+            yield from found
+        elif any(value in self.unknown for value in node.inputs):
+            self._trust_declared(node)
+        else:
+            yield from self._infer(node, schema, operator, where)
+
+    def _trust_declared(self, node: ir.Node) -> None:
+        """After a problem upstream, what is declared still lets the rest be checked."""
+        self.unknown.update(v for v in node.outputs if v.type is None or static_shape(v) is None)
+
+    def _infer(
+        self, node: ir.Node, schema: defs.OpSchema, operator: Operator, where: str
+    ) -> Iterator[Problem]:
+        try:
+            for extra in upgrade(node, schema):
+                newest = newest_schema(extra.domain, extra.op_type)
+                yield from self._infer(extra, newest, self.operators["", extra.op_type], where)
+            kept = set(node.attributes) - operator.attributes
+            if kept:
+                names = ", ".join(sorted(kept))
+                raise Refusal(f"attribute {names} is not supported", "re-export without it")
+            inferred = _inferred_outputs(node)
+        except Refusal as refusal:
+            yield Problem(where, refusal.fact, refusal.remedy)
+            self.unknown.update(node.outputs)
+            return
+        for value in node.outputs:
+            proto = inferred.get(value.name or "")
+            yield from self._settle(value, proto, where)
+        if not any(value in self.unknown for value in node.outputs):
+            try:
+                _fold(node, operator)
+            except Refusal as refusal:
+                yield Problem(where, refusal.fact, refusal.remedy)
+
+    def _settle(
+        self, value: ir.Value, inferred: onnx.TypeProto | None, where: str
+    ) -> Iterator[Problem]:
+        """Gives the value what was inferred, filled up and checked by what is declared."""
+        if inferred is not None and inferred.WhichOneof("value"):
+            told = ir.serde.deserialize_type_proto_for_type(inferred)
+            shape = ir.serde.deserialize_type_proto_for_shape(inferred)
+            if value.type is not None and told is not None and value.type != told:
+                fact = f"output '{value.name}' is {type_text(told)}"
+                remedy = f"the model declares {type_text(value.type)}"
+                yield Problem(where, fact, remedy)
+            value.type = told
+            if shape is not None:
+                declared = value.shape
+                if declared is not None and _contradicts(declared, shape):
+                    fact = f"output '{value.name}' has shape {shape}"
+                    yield Problem(where, fact, f"the model declares {declared}")
+                value.shape = shape if declared is None else _merged(shape, declared)
+        if value.type is None or static_shape(value) is None:
+            if self.complete:
+                fact = f"the shape of output '{value.name}' is not known at compile time"
+                yield Problem(where, fact, "declare it, or fix the dimensions with --dim")
+            self.unknown.add(value)
+            return
+        yield from self._size_problems(value, where)
+
+
+def _unsupported(node: ir.Node, schema: defs.OpSchema | None, where: str) -> Problem:
+    known = schemas(node.domain, node.op_type)
+    if not known:
+        domain = node.domain or "ai.onnx"
+        return Problem(where, f"domain {domain} has no such operator", "see `onnxc ops`")
+    if schema is None:
+        first = known[0].since_version
+        return Problem(where, f"the operator came with opset {first}", "re-export with that or newer")
+    if schema.deprecated:
+        return Problem(where, "the operator is deprecated at this opset", "re-export the model")
+    return Problem(where, "the operator is not supported yet", "see `onnxc ops`")
+
+
+def _contradicts(declared: ir.Shape, inferred: ir.Shape) -> bool:
+    if len(declared) != len(inferred):
+        return True
+    pairs = zip(declared, inferred, strict=True)
+    return any(isinstance(d, int) and isinstance(i, int) and d != i for d, i in pairs)
+
+
+def _merged(inferred: ir.Shape, declared: ir.Shape) -> ir.Shape:
+    if len(declared) != len(inferred):
+        return inferred
+    pairs = zip(declared, inferred, strict=True)
+    return ir.Shape([i if isinstance(i, int) else d for d, i in pairs])
+
+
+def _inferred_outputs(node: ir.Node) -> dict[str, onnx.TypeProto]:
+    """What ONNX's inference for the newest schema says, by output name; raises Refusal."""
+    proto = ir.to_proto(node)
+    inputs = [value for value in node.inputs if value is not None]
+    types = {value.name or "": _type_proto(value) for value in inputs}
+    data = {
+        value.name or "": ir.to_proto(value.const_value)
+        for value in inputs
+        if value.const_value is not None and value.const_value.nbytes <= FOLD_LIMIT
+    }
+    schema = newest_schema(node.domain, node.op_type)
+    opset = [onnx.helper.make_opsetid(node.domain, OPSET)]
+    try:
+        return shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=opset)
+    except shape_inference.InferenceError as error:
+        shapes = ", ".join(f"{value.name} {value.shape}" for value in inputs)
+        fact = str(error).rpartition("InferenceError]")[2].strip().rstrip(".")
+        raise Refusal(f"{fact} (inputs {shapes})") from None
+
+
+def _type_proto(value: ir.Value) -> onnx.TypeProto:
+    proto = onnx.TypeProto()
+    assert value.type is not None
+    ir.serde.serialize_type_into(proto, value.type)
+    if value.shape is not None:
+        ir.serde.serialize_shape_into(proto, value.shape)
+    return proto
+
+
+def placeholder(value: ir.Value) -> Tensor:
+    """The value as a tensor to build on: its constant, or an input that stands for it."""
+    shape = static_shape(value)
+    assert shape is not None and value.dtype is not None
+    dtype = element_type_of(value.dtype)
+    if value.const_value is not None:
+        return constant(values_of(value.const_value), dtype, value.name or "")
+    return of_buffer(Buffer(value.name or "", shape, dtype, "input"))
+
+
+def call(operator: Operator, node: ir.Node, inputs: list[Tensor | None]) -> tuple[Tensor, ...]:
+    """The operator's function on the node's attributes; raises Refusal."""
+    bound: list[Tensor | Ints | None] = list(inputs)
+    for position in operator.constant_inputs():
+        tensor = inputs[position] if position < len(inputs) else None
+        if tensor is not None:
+            known = constant_value(tensor)
+            if known is None:
+                name = operator.inputs[position].name
+                raise Refusal(f"input {name} must be known at compile time", "make it an initializer")
+            bound[position] = tuple(int(n) for n in known.reshape(-1))
+    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
+    return operator(bound, attributes)
+
+
+def _fold(node: ir.Node, operator: Operator) -> None:
+    """Gives the outputs their values where they are known at compile time and small enough."""
+    inputs = [None if value is None else placeholder(value) for value in node.inputs]
+    known = sum(t.elements * t.dtype.size for t in inputs if t is not None)
+    for value, tensor in zip(node.outputs, call(operator, node, inputs), strict=True):
+        if tensor.elements * tensor.dtype.size > known + FOLD_LIMIT:
+            continue
+        array = constant_value(tensor)
+        if array is not None:
+            value.const_value = tensor_of(array, tensor.dtype, value.name or "")
+
+

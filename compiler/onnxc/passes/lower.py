@@ -1,0 +1,206 @@
+"""lower: the graph's operators become loops; the one pass that knows both sides.
+
+Each operator's function composes lazy tensors. The one decision here is which value gets a buffer:
+outputs do, and what would grow too large as one expression or be computed again by its readers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import onnx_ir as ir
+
+from onnxc.dtypes import UINT8
+from onnxc.kernel import (
+    Axis,
+    Buffer,
+    Expr,
+    Index,
+    Load,
+    Loops,
+    Origin,
+    Program,
+    along,
+    apply,
+    load,
+    walk,
+)
+from onnxc.op import OPSET, REGISTRY, schema_at
+from onnxc.passes.infer import call, placeholder
+from onnxc.tensor import Tensor, compute, literal, of_buffer
+from onnxc.values import element_type_of, shape_text, static_shape
+
+NODE_LIMIT: Final = 64
+BUFFER_LIMIT: Final = 8
+"""An expression of more distinct nodes, or over more buffers, gets a buffer."""
+REPEAT_LIMIT: Final = 8
+"""A value of more nodes that several ONNX nodes read gets a buffer rather than be repeated."""
+
+
+def lower(model: ir.Model, *, plain: bool = False) -> Program:
+    """The program of a graph whose types, shapes and constants are known.
+
+    With `plain` every value that a node computes gets a buffer of its own: nothing is fused.
+    """
+    return _Lowering(model.graph, plain).program()
+
+
+class _Lowering:
+    """`realized` are the values that some buffer holds; `sizes` bounds nodes and buffers."""
+
+    def __init__(self, graph: ir.Graph, plain: bool) -> None:
+        self.graph = graph
+        self.plain = plain
+        self.positions = {node: n for n, node in enumerate(graph)}
+        self.origins: dict[ir.Node, Origin] = {}
+        self.tensors: dict[ir.Value, Tensor] = {}
+        self.realized: set[ir.Value] = set()
+        self.sizes: dict[Expr, tuple[int, int]] = {}
+        self.steps: list[Loops] = []
+
+    def program(self) -> Program:
+        inputs = [_interface(value, "input") for value in self.graph.inputs]
+        outputs = [_interface(value, "output") for value in self.graph.outputs]
+        for value, buffer in zip(self.graph.inputs, inputs, strict=True):
+            self.tensors[value] = _of_input(buffer)
+        pending = list(zip(self.graph.outputs, outputs, strict=True))
+        first = dict(reversed(pending))
+        for node in self.graph:
+            if not all(value.const_value is not None for value in node.outputs):
+                self._node(node, first)
+        for value, buffer in pending:
+            if value not in self.realized or first[value] is not buffer:
+                self._store(buffer, self._tensor(value), self._computed_by(value))
+        return Program(tuple(inputs), tuple(outputs), tuple(self.steps), self._notes())
+
+    def _node(self, node: ir.Node, outputs: dict[ir.Value, Buffer]) -> None:
+        inputs = [None if value is None else self._tensor(value) for value in node.inputs]
+        results = call(REGISTRY[node.domain, node.op_type], node, inputs)
+        for value, tensor in zip(node.outputs, results, strict=True):
+            self.tensors[value] = tensor
+            if value in outputs:
+                self._realize(value, outputs[value])
+            elif self.plain or self._needs_buffer(value, tensor):
+                shape, dtype = tensor.shape, tensor.dtype
+                self._realize(value, Buffer(value.name or "", shape, dtype, "workspace"))
+
+    def _tensor(self, value: ir.Value) -> Tensor:
+        if value not in self.tensors:
+            self.tensors[value] = placeholder(value)
+        return self.tensors[value]
+
+    def _needs_buffer(self, value: ir.Value, tensor: Tensor) -> bool:
+        nodes, buffers = self._size(tensor.value)
+        readers = len({use.node for use in value.uses()})
+        return (
+            nodes > NODE_LIMIT
+            or buffers > BUFFER_LIMIT
+            or (readers > 1 and nodes > REPEAT_LIMIT)
+        )
+
+    def _size(self, root: Expr) -> tuple[int, int]:
+        """Upper bounds of the distinct nodes and buffers; exact where the cheap bound is large."""
+        if root not in self.sizes:
+            parts = [self.sizes.get(operand) for operand in set(root.operands())]
+            known = [part for part in parts if part is not None]
+            nodes = 1 + sum(part[0] for part in known)
+            buffers = isinstance(root, Load) + sum(part[1] for part in known)
+            if len(known) < len(parts) or nodes > NODE_LIMIT or buffers > BUFFER_LIMIT:
+                reached = list(walk(root))
+                nodes = len(reached)
+                buffers = len({node.buffer for node in reached if isinstance(node, Load)})
+            self.sizes[root] = nodes, buffers
+        return self.sizes[root]
+
+    def _realize(self, value: ir.Value, buffer: Buffer) -> None:
+        self._store(buffer, self.tensors[value], self._computed_by(value))
+        self.realized.add(value)
+        if not buffer.packed:
+            self.tensors[value] = of_buffer(buffer)
+
+    def _store(self, out: Buffer, tensor: Tensor, origins: tuple[Origin, ...]) -> None:
+        if tensor.elements == 0:
+            return
+        if not out.packed:
+            where = tuple(along(axis) for axis in tensor.axes)
+            self.steps.append(Loops(out, where, tensor.axes, tensor.value, origins))
+            return
+        source = tensor.buffer
+        if source is None:
+            source = Buffer("", tensor.shape, tensor.dtype, "workspace")
+            self._store(source, tensor, origins)
+            origins = ()
+        self.steps.extend(_pack(out, source, origins))
+
+    def _computed_by(self, value: ir.Value) -> tuple[Origin, ...]:
+        """The nodes between the buffers that exist and `value`, in the order of the graph."""
+        found: set[ir.Node] = set()
+        stack = [value]
+        while stack:
+            current = stack.pop()
+            node = current.producer()
+            if node is None or node in found or current in self.realized:
+                continue
+            found.add(node)
+            if current.const_value is None:
+                stack.extend(value for value in node.inputs if value is not None)
+        return tuple(self._origin(node) for node in sorted(found, key=self.positions.__getitem__))
+
+    def _origin(self, node: ir.Node) -> Origin:
+        if node not in self.origins:
+            self.origins[node] = _origin_of(node)
+        return self.origins[node]
+
+    def _notes(self) -> tuple[tuple[Origin, str], ...]:
+        """What became of the nodes that no kernel names."""
+        named = {origin for step in self.steps for origin in step.origins}
+        notes = []
+        for node in self.graph:
+            origin = self._origin(node)
+            if all(value.const_value is not None for value in node.outputs):
+                if origin not in named:
+                    notes.append((origin, "computed at compile time"))
+            elif origin not in named:
+                notes.append((origin, "needs no code"))
+        unused: list[ir.Node] = self.graph.meta["unused"]
+        return tuple(notes + [(_origin_of(node), "no output needs it") for node in unused])
+
+
+def _interface(value: ir.Value, kind: str) -> Buffer:
+    shape = static_shape(value)
+    assert shape is not None and value.dtype is not None
+    return Buffer(value.name or "", shape, element_type_of(value.dtype), kind)
+
+
+def _of_input(buffer: Buffer) -> Tensor:
+    """A bool that comes from outside is true where its byte is not zero."""
+    if buffer.dtype.kind == "bool":
+        return compute(buffer.shape, lambda *indices: apply("truth", load(buffer, indices)))
+    return of_buffer(buffer)
+
+
+def _pack(out: Buffer, source: Buffer, origins: tuple[Origin, ...]) -> list[Loops]:
+    """Loops over whole bytes, then the last byte if it is not full."""
+    per_byte, dtype = out.dtype.per_byte, out.dtype
+    whole, rest = divmod(out.elements, per_byte)
+    steps = []
+    if whole:
+        axis = Axis(whole)
+        flat = [along(axis) * per_byte + n for n in range(per_byte)]
+        value = apply("pack", *(load(source, [index]) for index in flat), dtype=UINT8)
+        steps.append(Loops(out, (along(axis),), (axis,), value, origins))
+    if rest:
+        elements: list[Any] = [load(source, [Index(whole * per_byte + n)]) for n in range(rest)]
+        elements += [literal(dtype, 0)] * (per_byte - rest)
+        value = apply("pack", *elements, dtype=UINT8)
+        steps.append(Loops(out, (Index(whole),), (), value, origins, "the last byte"))
+    return steps
+
+
+def _origin_of(node: ir.Node) -> Origin:
+    version = node.version or OPSET
+    schema = schema_at(node.domain, node.op_type, version)
+    since = schema.since_version if schema else version
+    reads = ", ".join(f"{v.name} {shape_text(v)}" for v in node.inputs if v is not None)
+    makes = ", ".join(f"{v.name} {shape_text(v)}" for v in node.outputs)
+    return Origin(f"{node.op_type}-{since}", node.name or "", f"{reads} -> {makes}")

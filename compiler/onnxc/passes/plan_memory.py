@@ -1,0 +1,146 @@
+"""plan_memory: lifetimes, buffers that share memory in place, and offsets in one workspace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from onnxc.dtypes import UINT8
+from onnxc.kernel import Branch, Buffer, Fold, Load, Loops, Program, Repeat, Step, walk
+
+ALIGNMENT: Final = 64
+"""Of every buffer, in bytes: one cache line, the widest vector."""
+
+
+def plan_memory(program: Program) -> Program:
+    """Gives every workspace buffer its offset, those of nested programs too."""
+    offsets, size = _plan(program, frozenset())
+    return replace(program, offsets=offsets, workspace_size=size)
+
+
+def alignment(size: int) -> int:
+    """What the workspace must be aligned to: little models need not waste a cache line."""
+    return ALIGNMENT if size > ALIGNMENT else 16
+
+
+@dataclass(frozen=True)
+class Span:
+    """The first and the last step, both included, between which a buffer holds something."""
+
+    first: int
+    last: int
+
+
+def lifetimes(program: Program) -> dict[Buffer, Span]:
+    """Of every workspace buffer in a step; one that a nested program uses lives through its step."""
+    spans: dict[Buffer, Span] = {}
+    for position, step in enumerate(program.steps):
+        for buffer in _workspace((*step.reads(), *step.writes())):
+            spans[buffer] = Span(spans.get(buffer, Span(position, position)).first, position)
+    return spans
+
+
+def nested_programs(step: Step) -> tuple[Program, ...]:
+    match step:
+        case Branch():
+            return (step.then, step.otherwise)
+        case Repeat():
+            return (step.body,)
+    return ()
+
+
+def _workspace(buffers: Iterable[Buffer]) -> list[Buffer]:
+    return [buffer for buffer in dict.fromkeys(buffers) if buffer.kind == "workspace"]
+
+
+def _plan(program: Program, foreign: frozenset[Buffer]) -> tuple[dict[Buffer, int], int]:
+    """Offsets and size for the buffers of `program` that are not somebody else's.
+
+    What only one nested program uses is planned there, as a sub-arena that lives for its step.
+    """
+    spans = {b: span for b, span in lifetimes(program).items() if b not in foreign}
+    users = Counter(b for step in program.steps for b in _workspace((*step.reads(), *step.writes())))
+    arenas: list[tuple[Buffer, dict[Buffer, int]]] = []
+    for position, step in enumerate(program.steps):
+        own = _named_by(step)
+        for nested in nested_programs(step):
+            used = set(_workspace((*nested.reads(), *nested.writes())))
+            private = {b for b in used if users[b] == 1 and b in spans and b not in own}
+            inner, size = _plan(nested, frozenset(used - private))
+            arena = Buffer("", (size,), UINT8, "workspace")
+            arenas.append((arena, inner))
+            spans[arena] = Span(position, position)
+            for buffer in private:
+                del spans[buffer]
+    offsets, size = _placed(spans, _in_place(program, spans))
+    for arena, inner in arenas:
+        base = offsets.pop(arena)
+        offsets |= {buffer: base + offset for buffer, offset in inner.items()}
+    return offsets, size
+
+
+def _named_by(step: Step) -> set[Buffer | None]:
+    """The buffers that a control-flow step itself reads or writes around its programs."""
+    match step:
+        case Branch():
+            return {step.condition}
+        case Repeat():
+            pairs = {buffer for pair in step.carried for buffer in pair}
+            return {step.count, step.condition, step.counter, *pairs}
+    return set()
+
+
+def _in_place(program: Program, spans: dict[Buffer, Span]) -> dict[Buffer, Buffer]:
+    """Maps a result to the dying operand whose memory it takes over."""
+    shared: dict[Buffer, Buffer] = {}
+    for position, step in enumerate(program.steps):
+        if not isinstance(step, Loops) or spans.get(step.out) is None:
+            continue
+        if spans[step.out].first != position:
+            continue
+        for buffer in step.reads():
+            if buffer in spans and spans[buffer].last == position and _overwritable(step, buffer):
+                shared[step.out] = shared.get(buffer, buffer)
+                break
+    return shared
+
+
+def _overwritable(step: Loops, buffer: Buffer) -> bool:
+    """Whether the kernel reads each element of `buffer` only just before it writes the same."""
+    if buffer is step.out or buffer.bytes != step.out.bytes:
+        return False
+    if buffer.dtype.c_type != step.out.dtype.c_type:
+        return False
+    loads = [n for n in walk(step.value) if isinstance(n, Load) and n.buffer is buffer]
+    folded = any(isinstance(node, Fold) for node in walk(step.value))
+    return not folded and all(node.flat == step.where[0] for node in loads)
+
+
+def _placed(
+    spans: dict[Buffer, Span], shared: dict[Buffer, Buffer]
+) -> tuple[dict[Buffer, int], int]:
+    """Offsets: the largest first, each in the lowest gap among those that live at the same time."""
+    groups: dict[Buffer, Span] = {}
+    for buffer, span in spans.items():
+        root = shared.get(buffer, buffer)
+        old = groups.get(root, span)
+        groups[root] = Span(min(old.first, span.first), max(old.last, span.last))
+    order = sorted(groups, key=lambda b: (-b.bytes, groups[b].first))
+    first, last, start, end = np.zeros((4, len(order)), np.int64)
+    roots: dict[Buffer, int] = {}
+    for n, buffer in enumerate(order):
+        span, size = groups[buffer], -(-buffer.bytes // ALIGNMENT) * ALIGNMENT
+        together = np.nonzero((first[:n] <= span.last) & (last[:n] >= span.first))[0]
+        offset = 0
+        for other in together[np.argsort(start[together], kind="stable")]:
+            if offset + size <= start[other]:
+                break
+            offset = max(offset, int(end[other]))
+        first[n], last[n], start[n], end[n] = span.first, span.last, offset, offset + size
+        roots[buffer] = offset
+    offsets = {buffer: roots[shared.get(buffer, buffer)] for buffer in spans}
+    return offsets, max((offset + b.bytes for b, offset in offsets.items()), default=0)

@@ -1,0 +1,180 @@
+"""The passes, as two visible tuples, and what runs them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import onnx
+import onnx_ir as ir
+
+import onnxc
+from onnxc import evaluate
+from onnxc.dtypes import ElementType
+from onnxc.dump import dump
+from onnxc.emit.module import Banner, Module, Port, TextSink, emit
+from onnxc.errors import UsageError
+from onnxc.kernel import Program
+from onnxc.names import comment_text, model_name
+from onnxc.passes.bind import bind_dims
+from onnxc.passes.infer import infer
+from onnxc.passes.load import load
+from onnxc.passes.lower import lower
+from onnxc.passes.merge_axes import merge_axes
+from onnxc.passes.plan_memory import alignment, plan_memory
+from onnxc.passes.simplify import simplify
+from onnxc.passes.widen_rows import widen_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+GRAPH_PASSES: Final[tuple[Callable[[ir.Model], None], ...]] = (infer, simplify)
+PROGRAM_PASSES: Final[tuple[Callable[[Program], Program], ...]] = (
+    merge_axes,
+    widen_rows,
+    plan_memory,
+)
+PASS_NAMES: Final = (
+    "load",
+    *(step.__name__ for step in GRAPH_PASSES),
+    "lower",
+    *(step.__name__ for step in PROGRAM_PASSES),
+)
+
+Observe = Callable[[str, ir.Model | Program], None]
+
+
+@dataclass(frozen=True)
+class Interface:
+    """An input or output: `name` is ONNX's (an output listed again has a number), `shape` static."""
+
+    name: str
+    c_name: str
+    dtype: ElementType
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled model: its interface and its C. Sizes are in bytes."""
+
+    module: Module
+    program: Program
+    inputs: tuple[Interface, ...]
+    outputs: tuple[Interface, ...]
+
+    @property
+    def name(self) -> str:
+        return self.module.name
+
+    @property
+    def header(self) -> str:
+        return self.module.header
+
+    @property
+    def c_source(self) -> str:
+        text = io.StringIO()
+        self.write_c(text)
+        return text.getvalue()
+
+    @property
+    def body(self) -> str:
+        """The kernels and the run functions, without banner, runtime and constants."""
+        return self.module.body
+
+    @property
+    def workspace_size(self) -> int:
+        return self.program.workspace_size
+
+    @property
+    def workspace_alignment(self) -> int:
+        return alignment(self.program.workspace_size)
+
+    @property
+    def constants_size(self) -> int:
+        return sum(constant.buffer.bytes for constant in self.module.constants)
+
+    def write_c(self, stream: TextSink) -> None:
+        """The .c file, in pieces: large constants are never one string."""
+        self.module.write_c(stream)
+
+    def write_single(self, stream: TextSink) -> None:
+        """One text that needs no header beside it."""
+        self.module.write_c(stream, single=True)
+
+
+def compile_model(
+    source: Path | onnx.ModelProto,
+    *,
+    dims: Mapping[str, int] | None = None,
+    name: str | None = None,
+    license: str = "LicenseRef-Model",
+    plain: bool = False,
+    observe: Observe | None = None,
+) -> Compiled:
+    """Runs every pass. Raises ModelError with all problems of the model, or UsageError.
+
+    dims      values for open dimensions, by the keys of the command line's --dim
+    name      prefix of the C names; by default from the file's stem
+    plain     realises every value in plain loops: the slow build that tests the fast one
+    observe   is called with the name of each pass and what it left
+    """
+    shown = observe or (lambda _name, _thing: None)
+    stem = source.stem if isinstance(source, Path) else "model"
+    model = load(source)
+    bind_dims(model, dims or {})
+    shown("load", model)
+    for graph_pass in GRAPH_PASSES:
+        graph_pass(model)
+        shown(graph_pass.__name__, model)
+    program = lower(model, plain=plain)
+    shown("lower", program)
+    for program_pass in PROGRAM_PASSES:
+        program = program_pass(program)
+        shown(program_pass.__name__, program)
+    options = [f"--dim {key}={value}" for key, value in (dims or {}).items()]
+    banner = Banner(
+        name=model_name(stem) if name is None else name,
+        version=onnxc.__version__,
+        source=comment_text(source.name) if isinstance(source, Path) else "a model in memory",
+        license=license,
+        options=comment_text(" ".join(options)) or "none",
+    )
+    module = emit(program, banner)
+    inputs = [port for port in module.ports if port.direction == "input"]
+    outputs = [port for port in module.ports if port.direction == "output"]
+    return Compiled(module, program, _interfaces(inputs), _interfaces(outputs))
+
+
+def _interfaces(ports: Iterable[Port]) -> tuple[Interface, ...]:
+    names: dict[str, Interface] = {}
+    for port in ports:
+        name, number = port.buffer.name, 1
+        while name in names:
+            number += 1
+            name = f"{port.buffer.name}_{number}"
+        names[name] = Interface(name, port.c_name, port.buffer.dtype, port.buffer.shape)
+    return tuple(names.values())
+
+
+def evaluate_model(
+    source: Path | onnx.ModelProto, inputs: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """The outputs, computed in numpy from the kernel IR without any C compiler.
+
+    `inputs` by name, in the dtypes of dtypes.numpy_dtype, strings as bytes. Raises UsageError where
+    one is missing.
+    """
+    compiled = compile_model(source)
+    program = compiled.program
+    if missing := [b.name for b in program.inputs if b.name not in inputs]:
+        raise UsageError(f"no value for input {', '.join(missing)}")
+    results = evaluate.run(program, {b: inputs[b.name] for b in program.inputs})
+    named = zip(compiled.outputs, program.outputs, strict=True)
+    return {interface.name: results[buffer] for interface, buffer in named}
+
+
+__all__ = ["PASS_NAMES", "Compiled", "Interface", "compile_model", "dump", "evaluate_model"]

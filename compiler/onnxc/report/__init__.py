@@ -1,0 +1,1 @@
+"""What the command line reports: a model (info) and an operator (operators, page)."""

@@ -1,0 +1,150 @@
+"""What `onnxc info` says of a model, whether or not onnxc can compile it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from onnxc import op, pipeline
+from onnxc.errors import ModelError
+from onnxc.passes import bind, load
+from onnxc.report.text import columns, count, printable, some
+from onnxc.values import type_text
+
+
+def gather(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
+    """Everything there is to say, in plain JSON values.
+
+    Raises ModelError where the file is no valid model, UsageError for a wrong path or `dims`;
+    what onnxc does not support is part of the answer.
+    """
+    model = load.load(path)
+    bind.bind_dims(model, dims)
+    open_dims = bind.open_dims(model)
+    unsupported = _unsupported(model)
+    compiled, problems = None, []
+    if not open_dims and not unsupported:
+        try:
+            compiled = pipeline.compile_model(path, dims=dims)
+        except ModelError as error:
+            problems = [str(problem) for problem in error.problems]
+    graph = model.graph
+    return {
+        "model": str(path),
+        "ir_version": model.ir_version,
+        "opsets": {domain or "ai.onnx": v for domain, v in graph.opset_imports.items()},
+        "nodes": sum(1 for _ in graph.all_nodes()),
+        "inputs": [_value(value) for value in graph.inputs if not value.is_initializer()],
+        "outputs": [_value(value) for value in graph.outputs],
+        "open_dims": [
+            {"input": dim.input, "axis": dim.axis, "name": dim.name} for dim in open_dims
+        ],
+        "dim_options": _dim_options(open_dims),
+        "memory": compiled
+        and {
+            "workspace_bytes": compiled.workspace_size,
+            "constants_bytes": compiled.constants_size,
+        },
+        "unsupported": unsupported,
+        "problems": problems,
+    }
+
+
+def _value(value: ir.Value) -> dict[str, Any]:
+    dims = None if value.shape is None else [_dim(dim) for dim in value.shape]
+    return {"name": value.name, "type": type_text(value.type), "shape": dims}
+
+
+def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
+    return dim if isinstance(dim, int) else dim.value
+
+
+def _dim_options(open_dims: Sequence[bind.OpenDim]) -> list[str]:
+    """What is to be added to the command line, with 1 for every number."""
+    keys = dict.fromkeys(dim.key for dim in open_dims)
+    return [f"--dim {shlex.quote(f'{key}=1')}" for key in keys]
+
+
+def _unsupported(model: ir.Model) -> list[dict[str, Any]]:
+    """Operators that onnxc does not have, with the number of their nodes, most frequent first."""
+    known = op.load_operators()
+    counts = Counter(
+        (node.domain, node.op_type, _since_version(node))
+        for node in model.graph.all_nodes()
+        if (node.domain, node.op_type) not in known
+    )
+    return [
+        {"domain": domain or "ai.onnx", "operator": name, "version": version, "count": number}
+        for (domain, name, version), number in counts.most_common()
+    ]
+
+
+def _since_version(node: ir.Node) -> int | None:
+    """The version of the operator, not of the opset; None where the model does not say."""
+    schema = op.schema_at(node.domain, node.op_type, node.version or 0)
+    return node.version if schema is None else schema.since_version
+
+
+def lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """The answer for people."""
+    opsets = ", ".join(f"{domain} {version}" for domain, version in found["opsets"].items())
+    nodes = count(found["nodes"], "node")
+    yield printable(f"{found['model']}: IR version {found['ir_version']}, {opsets}; {nodes}")
+    for side in ("inputs", "outputs"):
+        yield f"{side}:"
+        yield from columns([_value_cells(value) for value in found[side]])
+    if found["open_dims"]:
+        yield "open dims:"
+        yield from columns(
+            [printable(dim["name"] or "(unnamed)"), f"axis {dim['axis']} of {dim['input']!r}"]
+            for dim in found["open_dims"]
+        )
+        options = " ".join(found["dim_options"])
+        yield printable(f"  onnxc {shlex.quote(found['model'])} {options}")
+    yield from _memory_lines(found)
+    yield from _unsupported_lines(found)
+
+
+def _value_cells(value: Mapping[str, Any]) -> list[str]:
+    if value["shape"] is None:
+        shape = " of unknown shape"
+    else:
+        shape = f"[{', '.join('?' if dim is None else str(dim) for dim in value['shape'])}]"
+    short = re.sub(r"tensor\((\w+)\)", r"\1", value["type"])
+    return [printable(value["name"]), printable(short + shape)]
+
+
+def _memory_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    if found["memory"] is None:
+        yield "memory: not known before the model compiles"
+    else:
+        yield "memory:"
+        yield f"  RAM: {count(found['memory']['workspace_bytes'], 'byte')} of workspace"
+        yield f"  constants: {count(found['memory']['constants_bytes'], 'byte')}"
+
+
+def _unsupported_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    unsupported = found["unsupported"]
+    if unsupported:
+        nodes = count(sum(row["count"] for row in unsupported), "node")
+        yield f"unsupported operators ({nodes}):"
+        yield from columns(
+            [f"{row['count']:>8,} x", printable(_operator(row))] for row in unsupported
+        )
+    if found["problems"]:
+        yield "problems:"
+        yield from (f"  {line}" for line in some(found["problems"]))
+    if not unsupported and not found["problems"]:
+        yield "unsupported operators: none"
+
+
+def _operator(row: Mapping[str, Any]) -> str:
+    domain = "" if row["domain"] == "ai.onnx" else f"{row['domain']}."
+    version = "" if row["version"] is None else f"-{row['version']}"
+    return f"{domain}{row['operator']}{version}"

@@ -1,0 +1,134 @@
+"""Lazy tensors: operators are written with these and nothing else.
+
+A tensor is a shape, a dtype and one expression over its own axes. Elementwise operations and views
+compose expressions; fusion is that composition. Nothing is computed until passes/lower.py decides
+that a value gets a buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from onnxc.dtypes import ElementType, numpy_dtype
+from onnxc.kernel import Axis, Buffer, Const, Expr, Extent, Index, Load, along, load, substitute
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Shape = tuple[Extent, ...]
+
+
+@lru_cache(maxsize=4096)
+def _axis(dimension: int, extent: Extent) -> Axis:
+    """One axis a dimension and extent, so that tensors of equal shape share their axes."""
+    return Axis(extent)
+
+
+def axes_of(shape: Shape) -> tuple[Axis, ...]:
+    return tuple(_axis(dimension, extent) for dimension, extent in enumerate(shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """`value` is the element at the point that `axes`, one a dimension, stand for."""
+
+    shape: Shape
+    dtype: ElementType
+    axes: tuple[Axis, ...]
+    value: Expr
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def buffer(self) -> Buffer | None:
+        """The buffer that holds exactly this tensor, element for element, if there is one."""
+        if not isinstance(self.value, Load) or self.value.buffer.shape != self.shape:
+            return None
+        walks = (along(axis) if axis.extent != 1 else Index() for axis in self.axes)
+        return self.value.buffer if self.value.indices == tuple(walks) else None
+
+    def __getitem__(self, indices: Sequence[Index]) -> Expr:
+        """The element at `indices`, one a dimension."""
+        moved = {
+            axis: index
+            for axis, index in zip(self.axes, indices, strict=True)
+            if index != along(axis)
+        }
+        return substitute(self.value, moved) if moved else self.value
+
+    def expand(self, shape: Shape) -> Tensor:
+        """Broadcast to `shape`, which numpy's rules allow: dimensions of 1 get a stride of 0."""
+        own = [None] * (len(shape) - self.rank) + list(self.shape)
+        return compute(
+            shape,
+            lambda *indices: self[
+                [
+                    Index() if extent == 1 else index
+                    for extent, index in zip(own, indices, strict=True)
+                    if extent is not None
+                ]
+            ],
+        )
+
+    def unsqueeze(self, positions: Iterable[int]) -> Tensor:
+        """With a dimension of 1 at each of `positions` of the result (each in 0 .. rank - 1)."""
+        new = set(positions)
+        rest = iter(self.shape)
+        shape = tuple(1 if d in new else next(rest) for d in range(self.rank + len(new)))
+        return compute(
+            shape,
+            lambda *indices: self[[index for d, index in enumerate(indices) if d not in new]],
+        )
+
+
+def compute(shape: Shape, element: Callable[..., Expr]) -> Tensor:
+    """The tensor whose element at some indices is `element(*indices)`."""
+    axes = axes_of(shape)
+    value = element(*(Index() if axis.extent == 1 else along(axis) for axis in axes))
+    return Tensor(shape, value.dtype, axes, value)
+
+
+def elementwise(element: Callable[..., Expr], *tensors: Tensor) -> Tensor:
+    """`element` of the matching elements, after multidirectional (numpy) broadcasting."""
+    shape = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
+    wide = [tensor if tensor.shape == shape else tensor.expand(shape) for tensor in tensors]
+    return Tensor(
+        shape,
+        (value := element(*(tensor.value for tensor in wide))).dtype,
+        axes_of(shape),
+        value,
+    )
+
+
+def of_buffer(buffer: Buffer) -> Tensor:
+    return compute(buffer.shape, lambda *indices: load(buffer, indices))
+
+
+def literal(dtype: ElementType, value: Any) -> Const:
+    """One value; of a string, its bytes."""
+    if dtype.kind == "string":
+        return Const(dtype, bytes(value))
+    return Const(dtype, np.asarray(value, numpy_dtype(dtype)).tobytes())
+
+
+def constant(array: NDArray[Any], dtype: ElementType, name: str = "") -> Tensor:
+    """A tensor known at compile time; `array` has the dtype that numpy_dtype(dtype) says.
+
+    A single value becomes a literal in the code, unless C has no literal for it (NaN, infinity).
+    """
+    if array.size == 1 and (dtype.kind not in ("float", "complex") or np.isfinite(array).all()):
+        value = literal(dtype, array.reshape(-1)[0])
+        return Tensor(array.shape, dtype, axes_of(array.shape), value)
+    return of_buffer(Buffer(name, array.shape, dtype, "constant", array))

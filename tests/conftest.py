@@ -1,0 +1,53 @@
+"""What all tests share: the option for golden files, and how to find what may be missing."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).parents[1]
+
+# A time limit for each example would make a slow machine fail.
+settings.register_profile("onnxc", deadline=None)
+settings.load_profile("onnxc")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write the golden files anew instead of comparing with them",
+    )
+
+
+@pytest.fixture(scope="session")
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def tool() -> Callable[[str], str]:
+    """`tool("tcc")` is the path of tcc. Without it the test is skipped, but under CI it fails."""
+
+    def find(name: str) -> str:
+        path = shutil.which(name)
+        if path is None:
+            reason = f"{name} is not installed (.ci/run lists the packages)"
+            if os.environ.get("CI") == "true":
+                pytest.fail(reason)
+            pytest.skip(reason)
+        return path
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of models and suites beside the checkout, which not every machine has."""
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("no folder 'shared' beside the checkout")
+    return folder

@@ -1,0 +1,64 @@
+"""Each example runs as its README says: `make run`, in a copy of its folder."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+CROSS_TOOLS = ["arm-none-eabi-gcc", "arm-none-eabi-size", "qemu-system-arm"]
+HELLO = """\
+x[0] == 0: 1 0 0 0 0
+x[0] == 1: 0 1 0 0 0
+x[0] == 2: 0 0 1 0 0
+x[0] == 3: 0 0 0 1 0
+x[1] == 0: 0 0 0 0 0
+x[1] == 1: 1 1 0 0 0
+x[1] == 2: 0 0 1 0 0
+x[1] == 3: 0 0 0 1 0
+x[2] == 0: 0 0 0 1 1
+x[2] == 1: 0 0 0 0 0
+x[2] == 2: 0 0 0 0 0
+x[2] == 3: 0 0 0 0 0
+"""
+
+
+def make_run(name: str, folder: Path) -> str:
+    """What `make run` prints in a copy of the example, made in `folder`."""
+    copy = folder / name
+    shutil.copytree(EXAMPLES / name, copy, ignore=shutil.ignore_patterns("build", "__pycache__"))
+    command = ["make", "run", f"PYTHON={sys.executable}", f"ONNXC={sys.executable} -m onnxc"]
+    result = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_every_example_is_tested_and_documented() -> None:
+    folders = {entry.name for entry in EXAMPLES.iterdir() if entry.is_dir()}
+    assert folders - {"__pycache__"} == {"hello", "cortex_m", "python_verify"}
+    for name in folders - {"__pycache__"}:
+        assert "make run" in (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
+
+
+def test_hello(tool: Callable[[str], str], tmp_path: Path) -> None:
+    tool("make")
+    assert make_run("hello", tmp_path).endswith(HELLO)
+
+
+def test_cortex_m(tool: Callable[[str], str], tmp_path: Path) -> None:
+    for name in ["make", *CROSS_TOOLS]:
+        tool(name)
+    lines = make_run("cortex_m", tmp_path).splitlines()
+    assert lines[-2:] == ["workspace: 0 bytes", "code 141421 is number 2"]
+    sizes = next(line for line in lines if line.endswith("build/keypad.o")).split()
+    text, data, bss = map(int, sizes[:3])
+    assert (data, bss) == (0, 0)
+    assert text < 1024
+
+
+def test_python_verify(tool: Callable[[str], str], tmp_path: Path) -> None:
+    tool("make")
+    output = make_run("python_verify", tmp_path)
+    assert "same: bool[2, 3]" in output
+    assert "[[False  True False]\n [False False  True]]" in output

@@ -1,0 +1,171 @@
+"""`onnxc info`: an answer for every model, supported or not."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from onnxc import cli
+
+
+def save(text: str, path: Path) -> str:
+    onnx.save(onnx.parser.parse_model(text), path)
+    return str(path)
+
+
+def info(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(["info", *words]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return save(
+        """
+        <ir_version: 8, opset_import: ["" : 19]>
+        m (float[2, 3] x, string[1] s) => (bool[2, 3] y, bool[1] t, int64 n)
+        { z = Identity(x) y = Equal(x, z) t = Equal(s, s) n = Size(x) }
+        """,
+        tmp_path / "m.onnx",
+    )
+
+
+@pytest.fixture
+def unsupported(tmp_path: Path) -> str:
+    return save(
+        """
+        <ir_version: 8, opset_import: ["" : 19, "com.example" : 2]>
+        u (float[batch, 3] x, float["wide side", ?] w) => (float[batch, 3] y)
+        {
+            a = MatMul(x, w) b = MatMul(a, w) c = com.example.Frob(b) d = Identity(c)
+            k = Equal(d, x)
+            y = If(k) <
+                then_branch = g () => (float[N, 3] e) { e = Relu(d) },
+                else_branch = h () => (float[N, 3] f) { f = MatMul(d, w) }
+            >
+        }
+        """,
+        tmp_path / "u.onnx",
+    )
+
+
+def test_supported(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = info(capsys, model).splitlines()
+    assert lines[0] == f"{model}: IR version 8, ai.onnx 19; 4 nodes"
+    assert lines[1:] == [
+        "inputs:",
+        "  x  float[2, 3]",
+        "  s  string[1]",
+        "outputs:",
+        "  y  bool[2, 3]",
+        "  t  bool[1]",
+        "  n  int64[]",
+        "memory:",
+        "  RAM: 0 bytes of workspace",
+        "  constants: 0 bytes",
+        "unsupported operators: none",
+    ]
+
+
+def test_supported_as_json(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found: dict[str, Any] = json.loads(info(capsys, model, "--json"))
+    assert found.pop("memory")["workspace_bytes"] == 0
+    assert found == {
+        "model": model,
+        "ir_version": 8,
+        "opsets": {"ai.onnx": 19},
+        "nodes": 4,
+        "inputs": [
+            {"name": "x", "type": "tensor(float)", "shape": [2, 3]},
+            {"name": "s", "type": "tensor(string)", "shape": [1]},
+        ],
+        "outputs": [
+            {"name": "y", "type": "tensor(bool)", "shape": [2, 3]},
+            {"name": "t", "type": "tensor(bool)", "shape": [1]},
+            {"name": "n", "type": "tensor(int64)", "shape": []},
+        ],
+        "open_dims": [],
+        "dim_options": [],
+        "unsupported": [],
+        "problems": [],
+    }
+
+
+def test_unsupported(unsupported: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = info(capsys, unsupported).splitlines()
+    assert lines[0] == f"{unsupported}: IR version 8, ai.onnx 19, com.example 2; 8 nodes"
+    assert lines[1:] == [
+        "inputs:",
+        "  x  float[batch, 3]",
+        "  w  float[wide side, ?]",
+        "outputs:",
+        "  y  float[batch, 3]",
+        "open dims:",
+        "  batch      axis 0 of 'x'",
+        "  wide side  axis 0 of 'w'",
+        "  (unnamed)  axis 1 of 'w'",
+        f"  onnxc {unsupported} --dim batch=1 --dim 'wide side=1' --dim w:1=1",
+        "memory: not known before the model compiles",
+        "unsupported operators (6 nodes):",
+        "         3 x  MatMul-13",
+        "         1 x  com.example.Frob-2",
+        "         1 x  If-19",
+        "         1 x  Relu-14",
+    ]
+
+
+def test_unsupported_as_json(unsupported: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(info(capsys, unsupported, "--json"))
+    assert found["memory"] is None
+    assert found["open_dims"] == [
+        {"input": "x", "axis": 0, "name": "batch"},
+        {"input": "w", "axis": 0, "name": "wide side"},
+        {"input": "w", "axis": 1, "name": None},
+    ]
+    assert found["unsupported"] == [
+        {"domain": "ai.onnx", "operator": "MatMul", "version": 13, "count": 3},
+        {"domain": "com.example", "operator": "Frob", "version": 2, "count": 1},
+        {"domain": "ai.onnx", "operator": "If", "version": 19, "count": 1},
+        {"domain": "ai.onnx", "operator": "Relu", "version": 14, "count": 1},
+    ]
+
+
+def test_dims_close_what_is_open(unsupported: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = json.loads(info(capsys, unsupported, "--json"))["dim_options"]
+    closed = json.loads(info(capsys, unsupported, *shlex.split(" ".join(options)), "--json"))
+    assert closed["open_dims"] == []
+    assert closed["inputs"][1] == {"name": "w", "type": "tensor(float)", "shape": [1, 1]}
+
+
+def test_sequences_and_optionals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(
+        """
+        <ir_version: 8, opset_import: ["" : 19]>
+        s (seq(float[N]) x, optional(float[2]) o) => (seq(float[N]) y) { y = Identity(x) }
+        """,
+        tmp_path / "s.onnx",
+    )
+    found = json.loads(info(capsys, path, "--json"))
+    assert [value["type"] for value in found["inputs"]] == [
+        "seq(tensor(float))",
+        "optional(tensor(float))",
+    ]
+    assert found["memory"] is None
+    assert found["problems"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"int main(void);\n"])
+def test_no_model(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(content)
+    assert cli.main(["info", str(path)]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")

@@ -1,0 +1,246 @@
+"""The generated C on other compilers and machines: no warning, the same values, no hidden state."""
+
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from onnxc.dtypes import BY_CODE
+from onnxc.pipeline import Compiled, compile_model
+from tests.portable_models import LARGE_CONSTANTS, write_models
+from tests.portable_program import program
+
+STRICT = shlex.split("""
+    -std=c99 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion
+    -Wundef -Wmissing-prototypes -Wstrict-prototypes -Wcast-align -Wcast-qual -Wfloat-equal -Wvla
+    -Werror
+""")
+SANITIZED = shlex.split("-std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all")
+MACHINES = [("s390x", "big-endian"), ("aarch64", "little-endian"), ("riscv64", "little-endian")]
+
+Tool = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A folder with NAME.c and NAME.h of every model.
+
+    program.c runs them all, save the one with large constants: that has large_program.c.
+    """
+
+    folder: Path
+    models: list[Compiled]
+
+    @property
+    def c_files(self) -> list[Path]:
+        return [self.folder / f"{model.name}.c" for model in self.models]
+
+    @property
+    def program(self) -> list[Path]:
+        large = self.folder / f"{LARGE_CONSTANTS}.c"
+        return [self.folder / "program.c", *(path for path in self.c_files if path != large)]
+
+    @property
+    def large_program(self) -> list[Path]:
+        return [self.folder / "large_program.c", self.folder / f"{LARGE_CONSTANTS}.c"]
+
+
+def run(command: Sequence[str | Path], folder: Path) -> str:
+    """The standard output of a command; its messages are shown when it fails."""
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, f"{command[0]}:\n{result.stdout[-2000:]}{result.stderr[:8000]}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    folder = tmp_path_factory.mktemp("portability")
+    models = [compile_model(path) for path in write_models(folder)]
+    for model in models:
+        (folder / f"{model.name}.h").write_text(model.header, encoding="ascii")
+        with (folder / f"{model.name}.c").open("w", encoding="ascii") as stream:
+            model.write_c(stream)
+    large = [model for model in models if model.name == LARGE_CONSTANTS]
+    others = [model for model in models if model.name != LARGE_CONSTANTS]
+    (folder / "program.c").write_text(program(others), encoding="ascii")
+    (folder / "large_program.c").write_text(program(large), encoding="ascii")
+    (folder / "portable.h").write_bytes(Path(__file__).with_name("portable.h").read_bytes())
+    return Sources(folder, models)
+
+
+@pytest.fixture(scope="module")
+def expected(sources: Sources, tool: Tool, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the program prints on this machine, built by gcc without optimisation."""
+    folder = tmp_path_factory.mktemp("host")
+    run([tool("gcc"), "-std=c99", "-O0", *sources.program, "-o", "program"], folder)
+    return run([folder / "program"], folder)
+
+
+def test_the_models_are_what_the_tests_need(sources: Sources) -> None:
+    names = [model.name for model in sources.models]
+    assert any(model.workspace_size for model in sources.models)
+    assert names[-3:] == ["foo", "foo_run_m", "NULL_m"]
+
+
+def test_every_model_runs_with_either_workspace(sources: Sources, expected: str) -> None:
+    names = [model.name for model in sources.models if model.name != LARGE_CONSTANTS]
+    calls = expected.split("\n-- ")[1:]
+    for name, own, static in zip(names, calls[::2], calls[1::2], strict=True):
+        assert own.startswith(f"{name} 0\n")
+        assert own.rstrip() == static.rstrip()
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc --specs=picolibc.specs"])
+def test_no_warning(
+    compiler: str, level: str, sources: Sources, tool: Tool, tmp_path: Path
+) -> None:
+    """Of the C files, which include their headers first; on arm, where size_t has 32 bits, too."""
+    program, *options = compiler.split()
+    run([tool(program), *options, *STRICT, level, "-c", *sources.c_files], tmp_path)
+
+
+def test_tcc(sources: Sources, expected: str, tool: Tool, tmp_path: Path) -> None:
+    run([tool("tcc"), "-Wall", "-Werror", *sources.program, "-o", "program"], tmp_path)
+    assert run([tmp_path / "program"], tmp_path) == expected
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_optimised(
+    compiler: str, sources: Sources, expected: str, tool: Tool, tmp_path: Path
+) -> None:
+    run([tool(compiler), "-std=c99", "-O3", *sources.program, "-o", "program"], tmp_path)
+    assert run([tmp_path / "program"], tmp_path) == expected
+
+
+def test_sanitizers_find_nothing(
+    sources: Sources, expected: str, tool: Tool, tmp_path: Path
+) -> None:
+    run([tool("gcc"), *SANITIZED, *sources.program, "-o", "program"], tmp_path)
+    assert run([tmp_path / "program"], tmp_path) == expected
+
+
+@pytest.mark.parametrize(("machine", "order"), MACHINES)
+def test_other_machines_print_the_same(
+    machine: str, order: str, sources: Sources, expected: str, tool: Tool, tmp_path: Path
+) -> None:
+    compiler, emulator = tool(f"{machine}-linux-gnu-gcc"), tool(f"qemu-{machine}")
+    macro = f"__ORDER_{order.replace('-', '_').upper()}__"
+    (tmp_path / "order.c").write_text(
+        f"typedef char order[__BYTE_ORDER__ == {macro} ? 1 : -1];\n", encoding="ascii"
+    )
+    options = ["-std=c99", "-O2", "-static", "-o", "program"]
+    run([compiler, *options, "order.c", *sources.program], tmp_path)
+    assert run([emulator, tmp_path / "program"], tmp_path) == expected
+
+
+def printed_constants(path: Path) -> list[str]:
+    """The lines that the program must print of a model whose outputs are initializers."""
+    lines = []
+    for data in onnx.load(path).graph.initializer:
+        if data.data_type == onnx.TensorProto.STRING:
+            values = [f"{len(text)}:{text.hex()}" for text in data.string_data]
+        else:
+            bits = BY_CODE[data.data_type].bits
+            bits //= 2 if BY_CODE[data.data_type].kind == "complex" else 1
+            raw = np.frombuffer(data.raw_data, f"<u{max(bits, 8) // 8}")
+            values = [f"{value:x}" for value in raw]
+        lines.append(" ".join([f"{data.name}:", *values]))
+    return lines
+
+
+def test_small_constants(sources: Sources, expected: str) -> None:
+    found = expected.split("-- constants 0\n")[1].split("\n--")[0]
+    assert found.splitlines() == printed_constants(sources.folder / "constants.onnx")
+
+
+@pytest.mark.parametrize(
+    ("compiler", "emulator"),
+    [("gcc", ""), ("clang", ""), ("tcc", ""), ("aarch64-linux-gnu-gcc", "qemu-aarch64")],
+)
+def test_large_constants(
+    compiler: str, emulator: str, sources: Sources, tool: Tool, tmp_path: Path
+) -> None:
+    run([tool(compiler), "-static", *sources.large_program, "-o", "program"], tmp_path)
+    start = [tool(emulator)] if emulator else []
+    lines = run([*start, tmp_path / "program"], tmp_path).splitlines()[1:]
+    expected = printed_constants(sources.folder / f"{LARGE_CONSTANTS}.onnx")
+    status = f"-- {LARGE_CONSTANTS} 0"
+    assert lines == [status, *expected, status, *expected]
+
+
+def test_large_constants_refuse_a_big_endian_target(
+    sources: Sources, tool: Tool, tmp_path: Path
+) -> None:
+    command = [tool("s390x-linux-gnu-gcc"), "-c", sources.folder / f"{LARGE_CONSTANTS}.c"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode != 0
+    assert "are for little-endian targets" in result.stderr
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++17"])
+def test_headers_in_one_cpp_file(
+    standard: str, sources: Sources, tool: Tool, tmp_path: Path
+) -> None:
+    """Each header twice, in both orders, and a call of a C function from C++."""
+    names = [model.name for model in sources.models]
+    includes = "".join(f'#include "{name}.h"\n' for name in names + names[::-1])
+    source = f"""{includes}
+int main()
+{{
+    const float x[FOO_INPUT_A0_ELEMENTS] = {{}}, y[FOO_INPUT_B0_ELEMENTS] = {{}};
+    uint8_t equal[FOO_OUTPUT_C0_ELEMENTS];
+    static foo_workspace workspace;
+    return foo_run(x, y, equal, &workspace) == ONNXC_OK && equal[0] == 1 ? 0 : 1;
+}}
+"""
+    (tmp_path / "main.cpp").write_text(source, encoding="ascii")
+    run([tool("gcc"), "-std=c99", "-c", sources.folder / "foo.c"], tmp_path)
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wundef", "-Werror"]
+    command = [tool("g++"), f"-std={standard}", *warnings, f"-I{sources.folder}"]
+    run([*command, "main.cpp", "foo.o", "-o", "main"], tmp_path)
+    run([tmp_path / "main"], tmp_path)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_each_header_alone(compiler: str, sources: Sources, tool: Tool, tmp_path: Path) -> None:
+    for model in sources.models:
+        (tmp_path / f"use_{model.name}.c").write_text(
+            f'#include "{model.name}.h"\n', encoding="ascii"
+        )
+    files = sorted(tmp_path.glob("use_*.c"))
+    run([tool(compiler), *STRICT, f"-I{sources.folder}", "-fsyntax-only", *files], tmp_path)
+
+
+def symbols(sources: Sources, tool: Tool, folder: Path, *flags: str) -> dict[str, set[str]]:
+    """What nm shows of each model, as "kind name". Constants with pointers are read-only data
+    only where the code need not be moved, hence -fno-pie."""
+    run([tool("gcc"), "-std=c99", "-O2", "-fno-pie", *flags, "-c", *sources.c_files], folder)
+    found = {}
+    for model in sources.models:
+        listing = run([tool("nm"), "-P", folder / f"{model.name}.o"], folder)
+        found[model.name] = {" ".join(line.split()[1::-1]) for line in listing.splitlines()}
+    return found
+
+
+def test_symbols(sources: Sources, tool: Tool, tmp_path: Path) -> None:
+    """Two functions, no malloc or other library than mem*, no variable but the workspace."""
+    memory = {f"U {name}" for name in ("memcmp", "memcpy", "memmove", "memset")}
+    for name, found in symbols(sources, tool, tmp_path).items():
+        outside = {symbol for symbol in found if symbol[0].isupper()} - memory
+        assert outside == {f"T {name}_run", f"T {name}_run_static"}
+        variables = {symbol for symbol in found if symbol[0] in "bdsgBDSGC"}
+        assert len(variables) <= 1
+        assert all("workspace" in symbol for symbol in variables)
+
+
+def test_symbols_without_a_static_workspace(sources: Sources, tool: Tool, tmp_path: Path) -> None:
+    flags = [f"-D{model.name.upper()}_NO_STATIC_WORKSPACE" for model in sources.models]
+    for name, found in symbols(sources, tool, tmp_path, *flags).items():
+        assert {symbol for symbol in found if symbol[0] in "TWV"} == {f"T {name}_run"}
+        assert not {symbol for symbol in found if symbol[0] in "bdsgBDSGC"}

@@ -1,0 +1,252 @@
+"""verify_model: the C against onnxruntime and ONNX's reference evaluator."""
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx.helper import (
+    make_graph,
+    make_model,
+    make_node,
+    make_opsetid,
+    make_tensor,
+    make_tensor_value_info,
+)
+
+from onnxc.dtypes import BY_NAME, ELEMENT_TYPES, ElementType, numpy_dtype
+from onnxc.errors import RunError, UsageError
+from onnxc.pipeline import Compiled, Interface, compile_model
+from onnxc.verify import Verification, verify_model
+from onnxc.verify.oracle import ORACLES, OnnxRuntime, ReferenceEvaluator, RefusedError
+
+IR_VERSION = 10  # so that an older onnxruntime takes part
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONNXC_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def node_model(
+    operator: str, dtype: ElementType, result: ElementType, *shapes: list[Any], opset: int = 21
+) -> onnx.ModelProto:
+    names = [f"x{position}" for position in range(len(shapes))]
+    inputs = [
+        make_tensor_value_info(name, dtype.code, shape)
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+    output = make_tensor_value_info("y", result.code, None)
+    graph = make_graph([make_node(operator, names, ["y"])], "g", inputs, [output])
+    model = make_model(graph, opset_imports=[make_opsetid("", opset)], ir_version=IR_VERSION)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def identity(name: str = "float", *shape: int, opset: int = 21) -> onnx.ModelProto:
+    return node_model("Identity", BY_NAME[name], BY_NAME[name], list(shape), opset=opset)
+
+
+def equal(name: str = "float") -> onnx.ModelProto:
+    return node_model("Equal", BY_NAME[name], BY_NAME["bool"], [3, 1, 5], [4, 1])
+
+
+def labels(result: Verification) -> list[tuple[str, str]]:
+    return [(comparison.reference, comparison.inputs) for comparison in result.comparisons]
+
+
+EQUAL_TYPES = (
+    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float double bfloat16 string"
+)
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES, ids=str)
+def test_identity_of_every_type(dtype: ElementType) -> None:
+    """By the newest opset's Identity; the reference evaluator has every type."""
+    result = verify_model(identity(dtype.name, 3, 5, opset=25), against="reference", exact=True)
+    assert result.passed, result.to_json()
+    assert len(result.comparisons) == 3
+
+
+@pytest.mark.parametrize("name", EQUAL_TYPES.split())
+def test_equal_of_every_type(name: str) -> None:
+    result = verify_model(equal(name))
+    assert result.passed, result.to_json()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8e4m3fn", "float8e5m2fnuz"])
+def test_onnxruntime_takes_the_small_types(name: str) -> None:
+    model = identity(name, 3, 5)
+    result = verify_model(model, against="onnxruntime")
+    assert result.passed, result.to_json()
+    assert result.references[0].title.startswith("onnxruntime ")
+
+
+def test_onnxruntime_takes_packed_types() -> None:
+    """int4 in and out, by operators that onnxruntime has for it."""
+    int4 = BY_NAME["int4"]
+    x, y = (make_tensor_value_info(name, int4.code, [3]) for name in "xy")
+    one = make_tensor("one", onnx.TensorProto.FLOAT, [], [1.0])
+    zero = make_tensor("zero", int4.code, [], [0])
+    nodes = [
+        make_node("DequantizeLinear", ["x", "one"], ["wide"]),
+        make_node("QuantizeLinear", ["wide", "one", "zero"], ["y"]),
+    ]
+    graph = make_graph(nodes, "g", [x], [y], [one, zero])
+    model = make_model(graph, opset_imports=[make_opsetid("", 21)], ir_version=IR_VERSION)
+    ports = {
+        "inputs": [Interface("x", "x", int4, (3,))],
+        "outputs": [Interface("y", "y", int4, (3,))],
+    }
+    oracle = OnnxRuntime(model, cast("Compiled", SimpleNamespace(**ports)))
+    value = np.array([1, -2, 7]).astype(numpy_dtype(int4))
+    (result,) = oracle.run({"x": value})
+    assert result.dtype == value.dtype
+    assert result.tolist() == [1, -2, 7]
+
+
+def test_auto_prefers_onnxruntime() -> None:
+    result = verify_model(equal())
+    kinds = ["random", "special", "repeated"]
+    assert labels(result) == [("onnxruntime", kind) for kind in kinds]
+    assert result.complete
+
+
+def test_auto_falls_back_and_says_why() -> None:
+    result = verify_model(identity("complex64", 3))
+    assert result.passed
+    first, second = result.references
+    assert (first.name, first.used) == ("onnxruntime", False)
+    assert "complex64" in first.reason
+    assert (second.name, second.used) == ("reference", True)
+
+
+def test_auto_without_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    result = verify_model(equal())
+    assert result.passed
+    assert result.references[0].reason == "it is not installed (pip install 'onnxc[verify]')"
+
+
+def test_both() -> None:
+    result = verify_model(equal(), against="both")
+    assert result.passed
+    assert {name for name, _ in labels(result)} == {"onnxruntime", "reference"}
+
+
+def test_both_wants_both() -> None:
+    result = verify_model(identity("complex64", 3), against="both")
+    assert not result.differs
+    assert not result.complete
+    assert not result.passed
+
+
+def refuse(self: object, inputs: object) -> None:
+    raise RefusedError("not today")
+
+
+@pytest.mark.parametrize("against", ["auto", "onnxruntime", "reference", "both"])
+def test_no_reference_is_no_pass(against: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for oracle in (OnnxRuntime, ReferenceEvaluator):
+        monkeypatch.setattr(oracle, "run", refuse)
+    result = verify_model(equal(), against=against)
+    assert not result.passed
+    assert not result.differs
+    assert {reference.reason for reference in result.references} == {"not today"}
+    assert result.to_json()["passed"] is False
+
+
+class Wrong:
+    title = "wrong 1"
+
+    def __init__(self, source: object, compiled: object) -> None:
+        pass
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        x = inputs["x0"].copy()
+        x[1, 0] = 1e30
+        return [x]
+
+
+def test_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ORACLES, "reference", Wrong)
+    result = verify_model(identity("float", 2, 2), against="reference")
+    assert result.differs
+    assert not result.passed
+    facts = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert facts["passed"] is False
+    assert facts["references"] == [
+        {"name": "reference", "title": "wrong 1", "reason": "", "used": True}
+    ]
+    (comparison, *_) = facts["comparisons"]
+    assert comparison["passed"] is False
+    assert comparison["difference"]["mismatches"] == 1
+    assert comparison["difference"]["first"]["index"] == [1, 0]
+    assert comparison["difference"]["first"]["expected"] == "1e+30"
+
+
+def test_given_inputs(tmp_path: Path) -> None:
+    path = tmp_path / "in.npz"
+    np.savez(path, x0=np.array([1, np.nan], np.float32))
+    result = verify_model(identity("float", 2), inputs=path)
+    assert result.passed
+    assert labels(result) == [("onnxruntime", str(path))]
+    np.savez(path, x=np.zeros(2))
+    with pytest.raises(UsageError, match="no such input"):
+        verify_model(identity("float", 2), inputs=path)
+
+
+def test_dims(tmp_path: Path) -> None:
+    model = identity("float", 2)
+    for info in (model.graph.input[0], model.graph.output[0]):
+        info.type.tensor_type.shape.dim[0].dim_param = "N"
+    onnx.save(model, tmp_path / "open.onnx")
+    result = verify_model(tmp_path / "open.onnx", dims={"N": 7}, against="both")
+    assert result.passed
+    assert {comparison.shape for comparison in result.comparisons} == {(7,)}
+
+
+def write_c(model: onnx.ModelProto, path: Path, name: str) -> Path:
+    compiled = compile_model(model, name=name)
+    path.write_text(compiled.c_source, encoding="utf-8")
+    path.with_suffix(".h").write_text(compiled.header, encoding="utf-8")
+    return path
+
+
+def test_the_very_file_runs(tmp_path: Path) -> None:
+    model = identity("float", 2)
+    path = write_c(model, tmp_path / "mine.c", "mine")
+    result = verify_model(model, c_source=path, against="reference")
+    assert result.passed
+    assert result.c_source == str(path)
+    path.write_text(
+        '#include "mine.h"\n'
+        "onnxc_status mine_run(const float x0[2], float y[2], mine_workspace *workspace)\n"
+        "{ (void)workspace; y[0] = x0[0]; y[1] = x0[0]; return ONNXC_OK; }\n"
+    )
+    assert verify_model(model, c_source=path, against="reference").differs
+    path.write_text(path.read_text().replace("ONNXC_OK", "ONNXC_INDEX_OUT_OF_RANGE"))
+    with pytest.raises(RunError, match=r"random inputs: .*ONNXC_INDEX_OUT_OF_RANGE.*--inputs"):
+        verify_model(model, c_source=path, against="reference")
+
+
+def test_a_file_of_another_model(tmp_path: Path) -> None:
+    path = write_c(identity("float", 3), tmp_path / "mine.c", "mine")
+    with pytest.raises(UsageError, match=r"(?s)not made from this model.*header has.*expected"):
+        verify_model(identity("float", 2), c_source=path)
+    path.with_suffix(".h").write_text("int x;\n")
+    with pytest.raises(UsageError, match=r"mine\.h is no header that onnxc made"):
+        verify_model(identity("float", 3), c_source=path)
+    path.with_suffix(".h").unlink()
+    with pytest.raises(UsageError, match=r"no such file: .*mine\.h"):
+        verify_model(identity("float", 3), c_source=path)
+
+
+def test_an_unknown_reference() -> None:
+    with pytest.raises(UsageError, match="no reference 'tvm'; there are auto, onnxruntime"):
+        verify_model(equal(), against="tvm")
