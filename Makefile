@@ -23,7 +23,7 @@ test: $(VENV)/dev.stamp
 	$(BIN)/pytest -n 2
 
 bench: $(VENV)/demo.stamp
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/elementwise.py
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

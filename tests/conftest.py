@@ -2,11 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.models import STRICT
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,3 +53,17 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("no folder 'shared' beside the checkout")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def library_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests leave the user's cache alone, and find nothing in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONNXC_CACHE_DIR", str(tmp_path_factory.mktemp("libraries")))
+        yield
+
+
+@pytest.fixture
+def strict_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries are built with the strict list of warnings, as errors."""
+    monkeypatch.setenv("ONNXC_CFLAGS", " ".join(STRICT))

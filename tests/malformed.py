@@ -142,10 +142,10 @@ NAMES = (
     ),
     _text(
         "an undefined input, twice",
-        "g (float x) => (float y) { a = Identity(p) y = Add(a, q) }",
+        "g (float x) => (float y) { a = Identity(p) y = Equal(a, q) }",
         "node #0 (Identity-21): input 'p' is not defined; "
         "no input, initializer or node has that name",
-        "node #1 (Add-14): input 'q' is not defined; no input, initializer or node has that name",
+        "node #1 (Equal-19): input 'q' is not defined; no input, initializer or node has that name",
     ),
     _text(
         "unsorted",
@@ -155,14 +155,15 @@ NAMES = (
     ),
     _text(
         "a cycle",
-        "g (float x) => (float y) { [n] a = Add(x, b) [m] b = Identity(a) y = Identity(b) }",
-        "node 'n' (Add-14): input 'b' comes from node 'm' (Identity-21), "
+        "g (float x) => (float y) { [n] a = Equal(x, b) [m] b = Identity(a) y = Identity(b) }",
+        "node 'n' (Equal-19): input 'b' comes from node 'm' (Identity-21), "
         "which depends on this node itself: the graph has a cycle",
     ),
     _text(
         "a node that reads its own output",
         "g (float x) => (float y) { [n] y = Add(x, y) }",
         "node 'n' (Add-14): input 'y' is its own output: the graph has a cycle",
+        "node 'n' (Add-14): the operator is not supported yet; see `onnxc ops`",
     ),
     _text(
         "a cycle through a subgraph",
@@ -172,6 +173,7 @@ NAMES = (
         " [m] b = Identity(a) y = Identity(b) }",
         "node 'n' (If-21) then_branch node #0 (Identity-21): input 'b' comes from "
         "node 'm' (Identity-21), which depends on this node itself: the graph has a cycle",
+        "node 'n' (If-21): the operator is not supported yet; see `onnxc ops`",
     ),
     _text(
         "one name made twice",
@@ -234,6 +236,7 @@ NAMES = (
         "hides a value of the same name outside the graph; rename one",
         "node 'n' (If-21) else_branch output 'x': lies outside the graph; "
         "pass it through an Identity",
+        "node 'n' (If-21): the operator is not supported yet; see `onnxc ops`",
     ),
 )
 

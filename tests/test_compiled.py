@@ -249,8 +249,9 @@ def test_bind_refuses_strings_and_scalars() -> None:
     x = object_array(["", ""], (2,))
     with pytest.raises(UsageError, match=r"input 'x': strings cannot be bound; use run\(\)"):
         onnxc.compile(identity(STRING, 2)).bind({"x": x}, {"y": x})
+    scalar: Any = np.float32(1)
     with pytest.raises(UsageError, match="input 'x': expected a numpy array, got the scalar"):
-        onnxc.compile(identity(FLOAT)).bind({"x": np.float32(1)}, {"y": np.array(0, np.float32)})
+        onnxc.compile(identity(FLOAT)).bind({"x": scalar}, {"y": np.array(0, np.float32)})
 
 
 def test_bind_refuses_shared_memory() -> None:

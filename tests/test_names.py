@@ -73,6 +73,7 @@ def test_comment_text_cannot_leave_its_comment(text: str) -> None:
         ("a*/b", "a\\u002a/b"),
         ("???=", "?\\u003f\\u003f="),
         ("a\\\n", "a\\u005c\\u000a"),
+        ("\\xff\\ \\", "\\xff\\u005c \\u005c"),
         ("größe", "gr\\u00f6\\u00dfe"),
         ("\N{GRINNING FACE}", "\\U0001f600"),
         (NOT_UTF8, "\\udcff\\udcfe"),

@@ -259,7 +259,10 @@ def compile_command(
     else:
         source, header = paths
         output.write(
-            {source: compiled.write_c, header: lambda stream: stream.write(compiled.header)}
+            {
+                source: lambda stream: compiled.write_c(stream, header.name),
+                header: lambda stream: stream.write(compiled.header),
+            }
         )
     if not quiet:
         _summarize("standard output" if to_stdout else " and ".join(map(str, paths)), compiled)

@@ -53,7 +53,7 @@ class RunError(OnnxcError):
     """The generated code returned a status other than ONNXC_OK."""
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """Raised by an operator function that cannot compile its node; infer adds which node it is."""
 
     def __init__(self, fact: str, remedy: str = "") -> None:

@@ -179,7 +179,7 @@ class Grid:
 
 def _scalar(dtype: ElementType, raw: bytes) -> Array:
     if dtype.kind != "string":
-        return np.frombuffer(raw, numpy_dtype(dtype))
+        return np.asarray(np.frombuffer(raw, numpy_dtype(dtype)))
     array = np.empty(1, object)
     array[0] = raw
     return array
@@ -190,7 +190,7 @@ def _operate(node: Apply, operation: str, args: list[Array]) -> Array:
         case "equal":
             return np.asarray(args[0] == args[1], np.bool_)
         case "truth":
-            return args[0].view(np.uint8) != 0
+            return np.asarray(args[0].view(np.uint8) != 0)
         case "pack":
             shape = np.broadcast_shapes(*(arg.shape for arg in args))
             grouped = np.stack([np.broadcast_to(arg, shape) for arg in args], axis=-1)

@@ -226,7 +226,7 @@ class Fold(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Checked(Expr):
-    """`value`, which is safe for any data; where `condition` is false, the kernel reports `code`."""
+    """`value`, safe for any data; where `condition` is false, the kernel reports `code`."""
 
     value: Expr
     condition: Expr
@@ -337,15 +337,17 @@ def substitute(root: Expr, values: Mapping[Axis, Index]) -> Expr:
 
 @dataclass(frozen=True)
 class Origin:
-    """The ONNX node that something came from."""
+    """The ONNX node that something came from: "Equal-19", its name, "x float[2] -> y bool[2]".
+
+    A node without a name goes by that of its first output.
+    """
 
     operator: str
     name: str
     signature: str
 
     def __str__(self) -> str:
-        name = f" '{self.name}'" if self.name else ""
-        return f"{self.operator}{name}: {self.signature}"
+        return f"{self.operator} '{self.name}': {self.signature}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -219,10 +219,13 @@ def _shown(text: str, position: int) -> str:
     """One character of a comment; a \\u escape where it is not plain or could end the comment."""
     character = text[position]
     before, after = text[position - 1 : position], text[position + 1 : position + 2]
-    plain = character.isascii() and character.isprintable() and character != "\\"
-    # "*" at an end of the text could meet a "/" outside; "??" starts a trigraph.
+    plain = character.isascii() and character.isprintable()
+    # "*" at an end of the text could meet a "/" outside, "\" at an end of a line joins two
+    # lines, "??" starts a trigraph.
     if character == "*":
         plain = before not in ("", "/") and after not in ("", "/")
+    elif character == "\\":
+        plain = after.isascii() and after.isalnum()
     elif character == "?":
         plain = before != "?"
     if plain:

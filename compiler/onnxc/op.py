@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Any, Final
 
 from onnx import defs
@@ -83,14 +83,14 @@ def _check_signature(operator: Operator, schema: defs.OpSchema) -> None:
         raise TypeError(f"{operator.name} has no attribute {sorted(unknown)}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def schemas(domain: str, name: str) -> tuple[defs.OpSchema, ...]:
     """Every version of an operator up to OPSET, oldest first; empty if ONNX has none."""
     versions = _all_schemas().get((domain, name), ())
     return tuple(sorted(versions, key=lambda schema: schema.since_version))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _all_schemas() -> dict[tuple[str, str], list[defs.OpSchema]]:
     found: dict[tuple[str, str], list[defs.OpSchema]] = {}
     for schema in defs.get_all_schemas_with_history():
@@ -118,7 +118,7 @@ def supported() -> list[tuple[str, str, tuple[int, ...]]]:
     """(domain, name, since versions) of every operator that onnxc compiles, sorted."""
     return [
         (domain, name, tuple(schema.since_version for schema in schemas(domain, name)))
-        for domain, name in sorted(REGISTRY)
+        for domain, name in sorted(load_operators())
     ]
 
 

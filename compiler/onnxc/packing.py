@@ -18,7 +18,7 @@ def pack_elements(values: NDArray[Any], dtype: ElementType) -> NDArray[np.uint8]
     low = np.zeros(-(-values.size // per_byte) * per_byte, np.uint8)
     low[: values.size] = np.ascontiguousarray(values).view(np.uint8) & ((1 << bits) - 1)
     shifted = low.reshape(-1, per_byte) << (np.arange(per_byte, dtype=np.uint8) * bits)
-    return np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8)
+    return np.asarray(np.bitwise_or.reduce(shifted, axis=1), np.uint8)
 
 
 def unpack_elements(packed: NDArray[np.uint8], elements: int, dtype: ElementType) -> NDArray[Any]:

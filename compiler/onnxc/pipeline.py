@@ -49,7 +49,7 @@ Observe = Callable[[str, ir.Model | Program], None]
 
 @dataclass(frozen=True)
 class Interface:
-    """An input or output: `name` is ONNX's (an output listed again has a number), `shape` static."""
+    """An input or output; `name` is ONNX's, with a number where an output is listed again."""
 
     name: str
     c_name: str
@@ -97,9 +97,12 @@ class Compiled:
     def constants_size(self) -> int:
         return sum(constant.buffer.bytes for constant in self.module.constants)
 
-    def write_c(self, stream: TextSink) -> None:
-        """The .c file, in pieces: large constants are never one string."""
-        self.module.write_c(stream)
+    def write_c(self, stream: TextSink, header_file: str = "") -> None:
+        """The .c file, in pieces: large constants are never one string.
+
+        It includes `header_file`, by default the model's name with .h.
+        """
+        self.module.write_c(stream, header_file)
 
     def write_single(self, stream: TextSink) -> None:
         """One text that needs no header beside it."""

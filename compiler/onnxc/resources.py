@@ -22,7 +22,8 @@ def template_text(name: str) -> str | None:
 
 
 _FUNCTION: Final = re.compile(
-    r"^(?:/\*(?:[^*]|\*(?!/))*\*/\n)?static inline [^(\n]*\b(\w+)\(.*?^}\n", re.MULTILINE | re.DOTALL
+    r"^(?:/\*(?:[^*]|\*(?!/))*\*/\n)?static inline [^(\n]*\b(\w+)\(.*?^}\n",
+    re.MULTILINE | re.DOTALL,
 )
 
 

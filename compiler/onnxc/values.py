@@ -8,27 +8,29 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxc.dtypes import BY_CODE, ElementType
-from onnxc.errors import Refusal
+from onnxc.errors import RefusalError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 def element_type_of(dtype: ir.DataType) -> ElementType:
-    """Raises Refusal for a type that onnxc does not have."""
+    """Raises RefusalError for a type that onnxc does not have."""
     found = BY_CODE.get(int(dtype))
     if found is None:
-        raise Refusal(f"element type {dtype.name.lower()} is not supported")
+        raise RefusalError(f"element type {dtype.name.lower()} is not supported")
     return found
 
 
 def values_of(tensor: ir.TensorProtocol) -> NDArray[Any]:
     """The values, unpacked, in the dtype of dtypes.numpy_dtype; strings as bytes objects."""
+    if tensor.dtype is ir.DataType.BOOL:  # any byte but 0 is true, and may be in the file
+        return np.not_equal(np.asarray(tensor.numpy()).view(np.uint8), 0)
     if tensor.dtype is not ir.DataType.STRING:
         return np.asarray(tensor.numpy())
     array = np.empty(tensor.size, object)
     array[:] = list(tensor.string_data())  # type: ignore[attr-defined]  # only on string tensors
-    return array.reshape(tuple(int(extent) for extent in tensor.shape))
+    return array.reshape(tensor.shape.numpy())
 
 
 def static_shape(value: ir.Value) -> tuple[int, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
 from onnxc.dtypes import ElementType
 from onnxc.emit.literals import literal
 from onnxc.kernel import Apply, At, Axis, Buffer, Const, Expr, Index, Load, static
@@ -81,4 +82,3 @@ def _apply(operation: str, args: tuple[Expr, ...], scope: Scope) -> str:
         case "pack":
             return _call(scope, f"onnxc_pack{dtype.bits}", *texts)
     raise AssertionError(f"no text for {operation}")
-

@@ -55,6 +55,13 @@ class Constant:
         return "" if self.form == "values" else ".values"
 
     @property
+    def reference(self) -> str:
+        """The type and name once more, after the declaration has told what the union holds."""
+        if self.form == "values":
+            return self.declaration
+        return f"union {self.name} {self.name}"
+
+    @property
     def declaration(self) -> str:
         buffer = self.buffer
         c_type = "uint8_t" if buffer.packed else buffer.dtype.c_type
@@ -67,7 +74,7 @@ class Constant:
                 image = f"unsigned char bytes[{-(-buffer.bytes // ROW)}][{ROW}]"
             case _:
                 return f"{c_type} {self.name}[{size}]"
-        return f"union {{ {image}; {c_type} values[{size}]; }} {self.name}"
+        return f"union {self.name} {{ {image}; {c_type} values[{size}]; }} {self.name}"
 
     def _bits(self) -> NDArray[Any]:
         assert self.buffer.data is not None

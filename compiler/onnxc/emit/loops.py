@@ -109,8 +109,9 @@ def kernel_of(loops: Loops, places: dict[Buffer, object]) -> tuple[Kernel, tuple
     for buffer in loops.reads():
         pointers[buffer] = pointers[owner[places.get(buffer, buffer)]]
     scope = Scope({axis: _loop_name(n) for n, axis in enumerate(loops.axes)}, pointers)
-    writer = _Writer(scope, Counter(operand for node in walk(loops.value) for operand in node.operands()))
-    value = writer.text(loops.value)
+    uses = Counter(operand for node in walk(loops.value) for operand in node.operands())
+    writer = _Writer(scope, uses)
+    value, copied = writer.text(loops.value), _copied(loops)
     kernel = Kernel(
         index_type=_index_type(loops),
         parameters=tuple(_parameter(b, pointers[b], b is loops.out) for b in arguments),
@@ -118,10 +119,10 @@ def kernel_of(loops: Loops, places: dict[Buffer, object]) -> tuple[Kernel, tuple
         statements=tuple(writer.statements),
         target=f"y[{index_text(loops.where[0], scope)}]",
         value=_unwrapped(value),
-        copied=_copied(loops),
+        copied=copied,
         checked=any(isinstance(node, Checked) for node in walk(loops.value)),
         compares_floats=scope.compares_floats,
-        functions=frozenset(scope.functions),
+        functions=frozenset() if copied else frozenset(scope.functions),
     )
     return kernel, arguments
 
@@ -252,10 +253,23 @@ def _copied(loops: Loops) -> int:
 
     It also keeps the bits of a signalling NaN where the FPU's registers would not (x87).
     """
-    load, axes = loops.value, loops.axes
+    axes = loops.axes
     walks = along(axes[0]) if len(axes) == 1 else Index()
-    if len(axes) > 1 or not isinstance(load, Load) or load.buffer.packed or loops.out.packed:
-        return 0
-    if load.flat != walks or loops.where[0] != walks or load.dtype is not loops.out.dtype:
+    if len(axes) > 1 or loops.where[0] != walks or not _is_element(loops.value, loops.out, walks):
         return 0
     return axes[0].extent if axes else 1
+
+
+def _is_element(value: Expr, out: Buffer, where: Index) -> bool:
+    """Whether `value` is, bit for bit, what another buffer like `out` holds at `where`."""
+    if not out.packed:
+        plain = isinstance(value, Load) and not value.buffer.packed
+        return plain and value.dtype is out.dtype and value.flat == where
+    loads = [load for load in value.operands() if isinstance(load, Load)]
+    wanted = [where * out.dtype.per_byte + n for n in range(out.dtype.per_byte)]
+    return (
+        [load.flat for load in loads] == wanted
+        and {load.buffer for load in loads} == {loads[0].buffer}
+        and loads[0].buffer.packed
+        and loads[0].dtype is out.dtype
+    )

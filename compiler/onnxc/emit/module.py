@@ -14,9 +14,7 @@ from onnxc.emit.loops import Kernel, Parameter, kernel_of
 from onnxc.kernel import (
     Branch,
     Buffer,
-    Checked,
     Fold,
-    Load,
     Loops,
     Origin,
     Program,
@@ -76,7 +74,7 @@ class Port:
     @property
     def label(self) -> str:
         shape = "".join(f"[{extent}]" for extent in self.buffer.shape)
-        return f"{self.c_name}: {self.buffer.dtype}{shape} \"{comment_text(self.buffer.name)}\""
+        return f'{self.c_name}: {self.buffer.dtype}{shape} "{comment_text(self.buffer.name)}"'
 
     @property
     def macro(self) -> str:
@@ -144,13 +142,20 @@ class Module:
     ports: tuple[Port, ...]
     values: dict[str, Any] = field(repr=False)
 
-    def write_c(self, stream: TextSink, *, single: bool = False) -> None:
-        """The .c, in pieces; with `single` the header's text stands in it."""
+    def write_c(self, stream: TextSink, header_file: str = "", *, single: bool = False) -> None:
+        """The .c, in pieces; it includes `header_file` or, with `single`, holds the header."""
         template = environment_with_wrap().get_template("model.c.j2")
         inlined = self.header if single else ""
-        stream.write(template.render(**self.values, body=self.body, inlined_header=inlined))
+        stream.write(
+            template.render(
+                **self.values,
+                body=self.body,
+                inlined_header=inlined,
+                header_file=header_file or f"{self.name}.h",
+            )
+        )
         for item in self.constants:
-            stream.write(f"\nstatic const {item.declaration} {self.name.upper()}_CONST_ATTR = ")
+            stream.write(f"\nstatic const {item.reference} {self.name.upper()}_CONST_ATTR = ")
             for chunk in item.chunks():
                 stream.write(chunk)
             stream.write(";\n")
@@ -190,9 +195,7 @@ class _Emission:
         program, banner = self.program, self.banner
         for buffer in program.offsets:
             self.pointers[buffer] = self.names.add(buffer.name or "row")
-        notes = [
-            Note(_comment([f"{_short(origin)}: {fact}"])) for origin, fact in program.notes
-        ]
+        notes = [Note(_comment([f"{_short(origin)}: {fact}"])) for origin, fact in program.notes]
         steps = [*notes, *self.steps(program.steps)]
         header, interface_hash = self.header()
         constants = tuple(self.constants.values())
@@ -216,24 +219,29 @@ class _Emission:
         name, size = self.banner.name, self.program.workspace_size
         used = {buffer for step in self.program.steps for buffer in (*step.reads(), *step.writes())}
         unused = [port.c_name for port in self.ports if port.buffer not in used]
-        return environment_with_wrap().get_template("body.c.j2").render(
-            name=name,
-            NAME=name.upper(),
-            functions=self.texts,
-            run=self.signature("run", True),
-            run_static=self.signature("run_static", False),
-            workspace_size=size,
-            pointers=[
-                {
-                    "text": self.pointer_text(buffer, offset),
-                    "comment": f" /* {_buffer_text(buffer)} */",
-                }
-                for buffer, offset in self.program.offsets.items()
-            ],
-            checked=self.checked,
-            unused=[*unused, *([] if size else ["workspace"])],
-            steps=steps,
-            forwarded="".join(f"{port.c_name}, " for port in self.ports),
+        return (
+            environment_with_wrap()
+            .get_template("body.c.j2")
+            .render(
+                name=name,
+                NAME=name.upper(),
+                functions=self.texts,
+                run=self.signature("run", True),
+                run_static=self.signature("run_static", False),
+                workspace_size=size,
+                alignment=alignment(size),
+                pointers=[
+                    {
+                        "text": self.pointer_text(buffer, offset),
+                        "comment": f" /* {_buffer_text(buffer)} */",
+                    }
+                    for buffer, offset in self.program.offsets.items()
+                ],
+                checked=self.checked,
+                unused=[*unused, *([] if size else ["workspace"])],
+                steps=steps,
+                forwarded="".join(f"{port.c_name}, " for port in self.ports),
+            )
         )
 
     def pointer_text(self, buffer: Buffer, offset: int) -> str:
@@ -308,11 +316,12 @@ class _Emission:
             " && ".join(tests),
             "" if step.counter is None else self.pointer(step.counter),
             self.steps(step.body.steps),
-            [
-                (self.pointer(state), self.pointer(value), f"{state.elements} * sizeof *{self.pointer(state)}")
-                for state, value in step.carried
-            ],
+            [self.copied(state, value) for state, value in step.carried],
         )
+
+    def copied(self, state: Buffer, value: Buffer) -> tuple[str, str, str]:
+        target = self.pointer(state)
+        return target, self.pointer(value), f"{state.elements} * sizeof *{target}"
 
     def call(self, loops: Loops) -> Call:
         kernel, arguments = kernel_of(loops, dict(self.program.offsets))
@@ -339,11 +348,15 @@ class _Emission:
             lines = [f"copy {_buffer_text(arguments[0])} -> {_buffer_text(loops.out)}"]
         if loops.role:
             lines.append(f"here: {loops.role}")
-        return environment_with_wrap().get_template("kernels/loops.c.j2").render(
-            kernel=kernel,
-            function=function,
-            parameters=", ".join(map(_declared, kernel.parameters)),
-            comment=_comment(lines),
+        return (
+            environment_with_wrap()
+            .get_template("kernels/loops.c.j2")
+            .render(
+                kernel=kernel,
+                function=function,
+                parameters=", ".join(map(_declared, kernel.parameters)),
+                comment=_comment(lines),
+            )
         )
 
     def pointer(self, buffer: Buffer) -> str:
@@ -368,8 +381,7 @@ def _function_name(loops: Loops, number: int) -> str:
 
 
 def _short(origin: Origin) -> str:
-    name = f" '{comment_text(origin.name)}'" if origin.name else ""
-    return f"{origin.operator}{name}"
+    return f"{origin.operator} '{comment_text(origin.name)}'"
 
 
 def str_of(origin: Origin) -> str:
@@ -384,7 +396,7 @@ def _listed(loops: Loops) -> list[str]:
 
 def _buffer_text(buffer: Buffer) -> str:
     shape = "".join(f"[{extent}]" for extent in buffer.shape)
-    name = f"\"{comment_text(buffer.name)}\" " if buffer.name else ""
+    name = f'"{comment_text(buffer.name)}" ' if buffer.name else ""
     return f"{name}{buffer.dtype}{shape}"
 
 
@@ -407,9 +419,7 @@ def wrapped(line: str) -> str:
     return "\n".join(out)
 
 
-_STRING_OR_BREAK: Final = re.compile(
-    r'"(?:[^"\\]|\\.)*"|(?<=,) | (?=(?:[-+?:]|==|&&|\|\||\*) )'
-)
+_STRING_OR_BREAK: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=,) | (?=(?:[-+?:]|==|&&|\|\||\*) )')
 
 
 def _pieces(line: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onnxc.dtypes import BY_NAME, INT64
-from onnxc.errors import Refusal
+from onnxc.errors import RefusalError
 from onnxc.op import op
 from onnxc.tensor import Tensor, constant
 from onnxc.values import element_type_of, values_of
@@ -41,7 +41,7 @@ def constant_(
     ]
     given = [(name, form) for name, form in forms if form is not None]
     if len(given) != 1:
-        raise Refusal(f"has {len(given)} value attributes", "give exactly one")
+        raise RefusalError(f"has {len(given)} value attributes", "give exactly one")
     if value is not None:
         return constant(values_of(value), element_type_of(value.dtype))
     (name, form) = given[0]
@@ -58,5 +58,5 @@ def constant_(
 def size(data: Tensor) -> Tensor:
     """The number of elements, which needs the shape only: no data is read."""
     if data.elements > INT64_MAX:
-        raise Refusal(f"the input has {data.elements} elements, more than an int64 can say")
+        raise RefusalError(f"the input has {data.elements} elements, more than an int64 can say")
     return constant(np.asarray(data.elements, np.int64), INT64)

@@ -1,4 +1,4 @@
-"""Checks of one node against the schema of its own version; used by infer."""
+"""Checks of one node against the schema of its own version, for load and infer."""
 
 from __future__ import annotations
 
@@ -8,9 +8,26 @@ import onnx_ir as ir
 from onnx import defs
 
 from onnxc.errors import Problem
+from onnxc.op import load_operators, schema_at, schemas
 from onnxc.values import type_text
 
 _Option = defs.OpSchema.FormalParameterOption
+
+
+def operator_problems(domain: str, name: str, version: int, where: str) -> Iterator[Problem]:
+    """The operator is unknown, too young, deprecated or not supported."""
+    known = schemas(domain, name)
+    schema = schema_at(domain, name, version)
+    if not known:
+        shown = domain or "ai.onnx"
+        yield Problem(where, f"domain {shown} has no such operator", "see `onnxc ops`")
+    elif schema is None:
+        fact = f"the operator came with opset {known[0].since_version}"
+        yield Problem(where, fact, "re-export with that or newer")
+    elif schema.deprecated:
+        yield Problem(where, "the operator is deprecated at this opset", "re-export the model")
+    elif (domain, name) not in load_operators():
+        yield Problem(where, "the operator is not supported yet", "see `onnxc ops`")
 
 
 def arity_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
@@ -23,7 +40,8 @@ def arity_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator
         if not least <= count <= most:
             needed = str(least) if least == most else f"{least} to {most}"
             plural = "" if needed == "1" else "s"
-            yield Problem(where, f"has {count} {what}s where the schema has {needed} {what}{plural}")
+            fact = f"has {count} {what}s"
+            yield Problem(where, fact, f"the schema has {needed} {what}{plural}")
     for formal, value in zip(schema.inputs, node.inputs, strict=False):
         if value is None and formal.option == _Option.Single:
             yield Problem(where, f"input {formal.name} is required but left out")
@@ -37,9 +55,9 @@ def attribute_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iter
             known = ", ".join(sorted(schema.attributes)) or "none"
             fact = f"attribute '{name}' does not exist at this version"
             yield Problem(where, fact, f"the schema has {known}")
-        elif int(attribute.type) != int(formal.type.value):  # both number as AttributeProto does
+        elif attribute.type.name != str(formal.type).rpartition(".")[2]:
             fact = f"attribute '{name}' is {attribute.type.name}"
-            yield Problem(where, fact, f"the schema says {formal.type.name}")
+            yield Problem(where, fact, f"the schema says {str(formal.type).rpartition('.')[2]}")
     for name, formal in schema.attributes.items():
         if formal.required and name not in node.attributes:
             yield Problem(where, f"attribute '{name}' is required but missing")
@@ -54,11 +72,25 @@ def type_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[
         formal = schema.inputs[min(position, len(schema.inputs) - 1)]
         actual = type_text(value.type)
         if actual not in formal.types:
-            fact = f"input {formal.name} ('{value.name}') is {actual}"
-            allowed = ", ".join(sorted(t for t in formal.types if t.startswith("tensor")))
-            yield Problem(where, fact, f"this version allows {allowed}")
+            yield _type_problem("input", formal, value, where)
             continue
         first, kind = bound.setdefault(formal.type_str, (formal.name, actual))
         if kind != actual and formal.is_homogeneous:
             fact = f"input {first} is {kind} but input {formal.name} is {actual}"
             yield Problem(where, fact, "both must have one type: cast one of them")
+
+
+def output_type_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
+    """Inferred output types that the version does not allow, such as those of an old Constant."""
+    for position, value in enumerate(node.outputs):
+        formal = schema.outputs[min(position, len(schema.outputs) - 1)]
+        if value.type is not None and type_text(value.type) not in formal.types:
+            yield _type_problem("output", formal, value, where)
+
+
+def _type_problem(
+    side: str, formal: defs.OpSchema.FormalParameter, value: ir.Value, where: str
+) -> Problem:
+    fact = f"{side} {formal.name} ('{value.name}') is {type_text(value.type)}"
+    allowed = ", ".join(sorted(t for t in formal.types if t.startswith("tensor")))
+    return Problem(where, fact, f"this version allows {allowed}")

@@ -15,16 +15,22 @@ import onnx
 import onnx_ir as ir
 from onnx import defs, shape_inference
 
-
-from onnxc.errors import ModelError, Problem, Refusal
+from onnxc.errors import ModelError, Problem, RefusalError
 from onnxc.evaluate import constant_value
 from onnxc.kernel import Buffer
-from onnxc.op import OPSET, Ints, Operator, load_operators, newest_schema, schema_at, schemas
+from onnxc.op import OPSET, Ints, Operator, load_operators, newest_schema, schema_at
 from onnxc.passes.bind import open_dims_problem
-from onnxc.passes.check_node import arity_problems, attribute_problems, type_problems
+from onnxc.passes.check_node import (
+    arity_problems,
+    attribute_problems,
+    operator_problems,
+    output_type_problems,
+    type_problems,
+)
 from onnxc.passes.upgrade import upgrade
+from onnxc.passes.where import quoted
 from onnxc.tensor import Tensor, constant, of_buffer
-from onnxc.values import element_type_of, static_shape, tensor_of, type_text, values_of
+from onnxc.values import element_type_of, shape_text, static_shape, tensor_of, type_text, values_of
 
 FOLD_LIMIT: Final = 64 * 1024
 """How many bytes a folded result may exceed its inputs by."""
@@ -45,7 +51,7 @@ def infer(model: ir.Model) -> None:
 
 
 def node_label(node: ir.Node, number: int, version: int) -> str:
-    name = f"node '{node.name}'" if node.name else f"node #{number}"
+    name = f"node {quoted(node.name)}" if node.name else f"node #{number}"
     domain = f"{node.domain}." if node.domain else ""
     return f"{name} ({domain}{node.op_type}-{version})"
 
@@ -57,6 +63,7 @@ class _Walk:
         self.complete = complete
         self.unknown: set[ir.Value] = set()
         self.operators = load_operators()
+        self.inferred: dict[object, list[onnx.TypeProto]] = {}
 
     def check_input(self, value: ir.Value) -> Iterator[Problem]:
         where = f"input '{value.name}'"
@@ -71,7 +78,7 @@ class _Walk:
         shape = static_shape(value)
         try:
             dtype = element_type_of(value.dtype) if value.dtype is not None else None
-        except Refusal as refusal:
+        except RefusalError as refusal:
             yield Problem(where, refusal.fact)
             self.unknown.add(value)
             return
@@ -87,8 +94,7 @@ class _Walk:
         where = node_label(node, number, schema.since_version if schema else version)
         operator = self.operators.get((domain, node.op_type))
         found: list[Problem] = []
-        if schema is None or schema.deprecated or operator is None:
-            found.append(_unsupported(node, schema, where))
+        found += operator_problems(domain, node.op_type, version, where)
         if schema is not None:
             found += arity_problems(node, schema, where)
             found += attribute_problems(node, schema, where)
@@ -116,26 +122,35 @@ class _Walk:
             kept = set(node.attributes) - operator.attributes
             if kept:
                 names = ", ".join(sorted(kept))
-                raise Refusal(f"attribute {names} is not supported", "re-export without it")
-            inferred = _inferred_outputs(node)
-        except Refusal as refusal:
+                raise RefusalError(f"attribute {names} is not supported", "re-export without it")
+            inferred = self._inferred(node)
+        except RefusalError as refusal:
             yield Problem(where, refusal.fact, refusal.remedy)
             self.unknown.update(node.outputs)
             return
-        for value in node.outputs:
-            proto = inferred.get(value.name or "")
+        for value, proto in zip(node.outputs, inferred, strict=True):
             yield from self._settle(value, proto, where)
+        yield from output_type_problems(node, schema, where)
         if not any(value in self.unknown for value in node.outputs):
             try:
                 _fold(node, operator)
-            except Refusal as refusal:
+            except RefusalError as refusal:
                 yield Problem(where, refusal.fact, refusal.remedy)
 
-    def _settle(
-        self, value: ir.Value, inferred: onnx.TypeProto | None, where: str
-    ) -> Iterator[Problem]:
+    def _inferred(self, node: ir.Node) -> list[onnx.TypeProto]:
+        """The same for every node that looks the same: chains of thousands are common."""
+        values = [value for value in node.inputs if value is not None]
+        if node.attributes or any(value.const_value is not None for value in values):
+            return _inferred_outputs(node)
+        seen = tuple(None if v is None else (v.dtype, static_shape(v)) for v in node.inputs)
+        key = (node.domain, node.op_type, len(node.outputs), seen)
+        if key not in self.inferred:
+            self.inferred[key] = _inferred_outputs(node)
+        return self.inferred[key]
+
+    def _settle(self, value: ir.Value, inferred: onnx.TypeProto, where: str) -> Iterator[Problem]:
         """Gives the value what was inferred, filled up and checked by what is declared."""
-        if inferred is not None and inferred.WhichOneof("value"):
+        if inferred.WhichOneof("value"):
             told = ir.serde.deserialize_type_proto_for_type(inferred)
             shape = ir.serde.deserialize_type_proto_for_shape(inferred)
             if value.type is not None and told is not None and value.type != told:
@@ -158,19 +173,6 @@ class _Walk:
         yield from self._size_problems(value, where)
 
 
-def _unsupported(node: ir.Node, schema: defs.OpSchema | None, where: str) -> Problem:
-    known = schemas(node.domain, node.op_type)
-    if not known:
-        domain = node.domain or "ai.onnx"
-        return Problem(where, f"domain {domain} has no such operator", "see `onnxc ops`")
-    if schema is None:
-        first = known[0].since_version
-        return Problem(where, f"the operator came with opset {first}", "re-export with that or newer")
-    if schema.deprecated:
-        return Problem(where, "the operator is deprecated at this opset", "re-export the model")
-    return Problem(where, "the operator is not supported yet", "see `onnxc ops`")
-
-
 def _contradicts(declared: ir.Shape, inferred: ir.Shape) -> bool:
     if len(declared) != len(inferred):
         return True
@@ -185,24 +187,25 @@ def _merged(inferred: ir.Shape, declared: ir.Shape) -> ir.Shape:
     return ir.Shape([i if isinstance(i, int) else d for d, i in pairs])
 
 
-def _inferred_outputs(node: ir.Node) -> dict[str, onnx.TypeProto]:
-    """What ONNX's inference for the newest schema says, by output name; raises Refusal."""
-    proto = ir.to_proto(node)
+def _inferred_outputs(node: ir.Node) -> list[onnx.TypeProto]:
+    """What ONNX's inference for the newest schema says of each output; raises RefusalError."""
     inputs = [value for value in node.inputs if value is not None]
     types = {value.name or "": _type_proto(value) for value in inputs}
     data = {
-        value.name or "": ir.to_proto(value.const_value)
+        value.name or "": ir.serde.serialize_tensor(value.const_value)
         for value in inputs
         if value.const_value is not None and value.const_value.nbytes <= FOLD_LIMIT
     }
     schema = newest_schema(node.domain, node.op_type)
     opset = [onnx.helper.make_opsetid(node.domain, OPSET)]
+    proto = ir.serde.serialize_node(node)
     try:
-        return shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=opset)
+        found = shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=opset)
     except shape_inference.InferenceError as error:
-        shapes = ", ".join(f"{value.name} {value.shape}" for value in inputs)
+        shapes = ", ".join(f"{value.name} {shape_text(value)}" for value in inputs)
         fact = str(error).rpartition("InferenceError]")[2].strip().rstrip(".")
-        raise Refusal(f"{fact} (inputs {shapes})") from None
+        raise RefusalError(f"{fact} (inputs {shapes})") from None
+    return [found.get(value.name or "", onnx.TypeProto()) for value in node.outputs]
 
 
 def _type_proto(value: ir.Value) -> onnx.TypeProto:
@@ -217,7 +220,8 @@ def _type_proto(value: ir.Value) -> onnx.TypeProto:
 def placeholder(value: ir.Value) -> Tensor:
     """The value as a tensor to build on: its constant, or an input that stands for it."""
     shape = static_shape(value)
-    assert shape is not None and value.dtype is not None
+    assert shape is not None
+    assert value.dtype is not None
     dtype = element_type_of(value.dtype)
     if value.const_value is not None:
         return constant(values_of(value.const_value), dtype, value.name or "")
@@ -225,7 +229,7 @@ def placeholder(value: ir.Value) -> Tensor:
 
 
 def call(operator: Operator, node: ir.Node, inputs: list[Tensor | None]) -> tuple[Tensor, ...]:
-    """The operator's function on the node's attributes; raises Refusal."""
+    """The operator's function on the node's attributes; raises RefusalError."""
     bound: list[Tensor | Ints | None] = list(inputs)
     for position in operator.constant_inputs():
         tensor = inputs[position] if position < len(inputs) else None
@@ -233,7 +237,8 @@ def call(operator: Operator, node: ir.Node, inputs: list[Tensor | None]) -> tupl
             known = constant_value(tensor)
             if known is None:
                 name = operator.inputs[position].name
-                raise Refusal(f"input {name} must be known at compile time", "make it an initializer")
+                fact = f"input {name} must be known at compile time"
+                raise RefusalError(fact, "make it an initializer")
             bound[position] = tuple(int(n) for n in known.reshape(-1))
     attributes = {name: attribute.value for name, attribute in node.attributes.items()}
     return operator(bound, attributes)
@@ -249,5 +254,3 @@ def _fold(node: ir.Node, operator: Operator) -> None:
         array = constant_value(tensor)
         if array is not None:
             value.const_value = tensor_of(array, tensor.dtype, value.name or "")
-
-

@@ -6,7 +6,7 @@ repair in silence what they do not like.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +16,13 @@ from google.protobuf.message import Message
 
 from onnxc.errors import ModelError, Problem
 from onnxc.op import OPSET
+from onnxc.passes.check_node import operator_problems
 from onnxc.passes.external import map_external
 from onnxc.passes.functions import Key, Library, opset_versions
 from onnxc.passes.inline import inline_functions
 from onnxc.passes.sparse import Densifier
 from onnxc.passes.structure import Inspector
-from onnxc.passes.where import Place
+from onnxc.passes.where import Place, standard_domain
 from onnxc.passes.wire import MAX_DEPTH, file_folder, read_model, too_deep
 
 OLDEST_IR: Final = 3
@@ -47,8 +48,21 @@ def load(source: Path | onnx.ModelProto) -> ir.Model:
     problems: list[Problem] = []
     places = _check(model, folder, problems)
     if problems:
-        raise ModelError(problems)
+        raise ModelError([*problems, *_operator_problems(model, *places)])
     return _converted(model, places)
+
+
+def _operator_problems(
+    model: onnx.ModelProto, library: Library, places: Mapping[Key | None, Place]
+) -> Iterator[Problem]:
+    """Of a graph that no later pass will see: at least which ai.onnx operators would not do."""
+    place = places[None]
+    version = place.opsets.get("", 0)
+    for position, node in enumerate(model.graph.node if version >= 1 else ()):
+        own = node.op_type and standard_domain(node.domain) == ""
+        if own and library.get(node) is None:
+            where = place.node(node, position)
+            yield from operator_problems("", node.op_type, version, where)
 
 
 def _check(

@@ -25,6 +25,7 @@ from onnxc.kernel import (
     load,
     walk,
 )
+from onnxc.names import comment_text
 from onnxc.op import OPSET, REGISTRY, schema_at
 from onnxc.passes.infer import call, placeholder
 from onnxc.tensor import Tensor, compute, literal, of_buffer
@@ -93,9 +94,7 @@ class _Lowering:
         nodes, buffers = self._size(tensor.value)
         readers = len({use.node for use in value.uses()})
         return (
-            nodes > NODE_LIMIT
-            or buffers > BUFFER_LIMIT
-            or (readers > 1 and nodes > REPEAT_LIMIT)
+            nodes > NODE_LIMIT or buffers > BUFFER_LIMIT or (readers > 1 and nodes > REPEAT_LIMIT)
         )
 
     def _size(self, root: Expr) -> tuple[int, int]:
@@ -168,7 +167,8 @@ class _Lowering:
 
 def _interface(value: ir.Value, kind: str) -> Buffer:
     shape = static_shape(value)
-    assert shape is not None and value.dtype is not None
+    assert shape is not None
+    assert value.dtype is not None
     return Buffer(value.name or "", shape, element_type_of(value.dtype), kind)
 
 
@@ -201,6 +201,11 @@ def _origin_of(node: ir.Node) -> Origin:
     version = node.version or OPSET
     schema = schema_at(node.domain, node.op_type, version)
     since = schema.since_version if schema else version
-    reads = ", ".join(f"{v.name} {shape_text(v)}" for v in node.inputs if v is not None)
-    makes = ", ".join(f"{v.name} {shape_text(v)}" for v in node.outputs)
-    return Origin(f"{node.op_type}-{since}", node.name or "", f"{reads} -> {makes}")
+    reads = ", ".join(map(_shown, filter(None, node.inputs)))
+    makes = ", ".join(map(_shown, node.outputs))
+    name = node.name or node.outputs[0].name or ""
+    return Origin(f"{node.op_type}-{since}", name, f"{reads} -> {makes}".lstrip())
+
+
+def _shown(value: ir.Value) -> str:
+    return f"{comment_text(value.name or '')} {shape_text(value)}"

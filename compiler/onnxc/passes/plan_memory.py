@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -36,10 +35,10 @@ class Span:
 
 
 def lifetimes(program: Program) -> dict[Buffer, Span]:
-    """Of every workspace buffer in a step; one that a nested program uses lives through its step."""
+    """Of every workspace buffer; one that a nested program uses lives through its whole step."""
     spans: dict[Buffer, Span] = {}
     for position, step in enumerate(program.steps):
-        for buffer in _workspace((*step.reads(), *step.writes())):
+        for buffer in _used(step):
             spans[buffer] = Span(spans.get(buffer, Span(position, position)).first, position)
     return spans
 
@@ -53,8 +52,10 @@ def nested_programs(step: Step) -> tuple[Program, ...]:
     return ()
 
 
-def _workspace(buffers: Iterable[Buffer]) -> list[Buffer]:
-    return [buffer for buffer in dict.fromkeys(buffers) if buffer.kind == "workspace"]
+def _used(part: Step | Program) -> list[Buffer]:
+    """The workspace buffers that a step or program reads or writes."""
+    buffers = dict.fromkeys((*part.reads(), *part.writes()))
+    return [buffer for buffer in buffers if buffer.kind == "workspace"]
 
 
 def _plan(program: Program, foreign: frozenset[Buffer]) -> tuple[dict[Buffer, int], int]:
@@ -63,12 +64,12 @@ def _plan(program: Program, foreign: frozenset[Buffer]) -> tuple[dict[Buffer, in
     What only one nested program uses is planned there, as a sub-arena that lives for its step.
     """
     spans = {b: span for b, span in lifetimes(program).items() if b not in foreign}
-    users = Counter(b for step in program.steps for b in _workspace((*step.reads(), *step.writes())))
+    users = Counter(buffer for step in program.steps for buffer in _used(step))
     arenas: list[tuple[Buffer, dict[Buffer, int]]] = []
     for position, step in enumerate(program.steps):
         own = _named_by(step)
         for nested in nested_programs(step):
-            used = set(_workspace((*nested.reads(), *nested.writes())))
+            used = set(_used(nested))
             private = {b for b in used if users[b] == 1 and b in spans and b not in own}
             inner, size = _plan(nested, frozenset(used - private))
             arena = Buffer("", (size,), UINT8, "workspace")

@@ -7,13 +7,13 @@ import onnx_ir as ir
 from onnx import defs
 
 from onnxc.dtypes import BY_NAME, INT64, ElementType
-from onnxc.errors import Refusal
+from onnxc.errors import RefusalError
 from onnxc.op import OPSET, newest_schema
 from onnxc.values import static_shape, tensor_of
 
 
 def upgrade(node: ir.Node, schema: defs.OpSchema) -> list[ir.Node]:
-    """Rewrites `node`, which is of the version of `schema`; raises Refusal where it cannot.
+    """Rewrites `node`, which is of the version of `schema`; raises RefusalError where it cannot.
 
     Returns nodes that were put before it. A node that meant the same all along stays as it is.
     """
@@ -28,7 +28,7 @@ def _fill_defaults(node: ir.Node, schema: defs.OpSchema) -> None:
     """Defaults of the node's own version; the newest version may have others."""
     for name, formal in schema.attributes.items():
         if name not in node.attributes and formal.default_value.name:
-            node.attributes[name] = ir.from_proto(formal.default_value)
+            node.attributes[name] = ir.serde.deserialize_attribute(formal.default_value)
 
 
 def _promote_attributes(node: ir.Node, schema: defs.OpSchema, newest: defs.OpSchema) -> None:
@@ -53,16 +53,17 @@ def _align_legacy_broadcast(node: ir.Node) -> list[ir.Node]:
     `axis` (by default the last ones); without, the shapes are equal.
     """
     left, right = node.inputs
-    assert left is not None and right is not None
+    assert left is not None
+    assert right is not None
     wide, narrow = static_shape(left), static_shape(right)
     if wide is None or narrow is None:
-        raise Refusal("the shapes must be known for a broadcast of this version")
+        raise RefusalError("the shapes must be known for a broadcast of this version")
     broadcast = node.attributes.pop("broadcast").value
     axis_attribute = node.attributes.pop("axis", None)
     if not broadcast:
         if wide != narrow:
             fact = f"shapes {list(wide)} and {list(narrow)} differ and broadcast is 0"
-            raise Refusal(fact, "set broadcast, or re-export with opset 7 or newer")
+            raise RefusalError(fact, "set broadcast, or re-export with opset 7 or newer")
         return []
     spare = len(wide) - len(narrow)
     axis = spare if axis_attribute is None else int(axis_attribute.value)
@@ -70,7 +71,7 @@ def _align_legacy_broadcast(node: ir.Node) -> list[ir.Node]:
     single = all(extent == 1 for extent in narrow) and spare >= 0
     if not single and not (0 <= axis <= spare and wide[axis : axis + len(narrow)] == narrow):
         fact = f"the shape {list(narrow)} of B is no run of A's {list(wide)} from axis {axis} on"
-        raise Refusal(fact, "re-export with opset 7 or newer")
+        raise RefusalError(fact, "re-export with opset 7 or newer")
     if single or axis == spare:
         return []
     return [_unsqueeze(node, 1, range(len(narrow), len(narrow) + spare - axis))]
