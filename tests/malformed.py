@@ -241,6 +241,21 @@ NAMES = (
 )
 
 DECLARATIONS = (
+    _text(
+        "an output that is an input of another shape",
+        "g (float[2] x) => (float[3] x) {}",
+        "value 'x': is declared with shapes [2] and [3]",
+    ),
+    _text(
+        "an output that is an input of another type",
+        "g (float[2] x) => (double[2] x) {}",
+        "value 'x': is declared as float and as double",
+    ),
+    _text(
+        "an output that is an initializer of another shape",
+        "g () => (float[3] w) <float[2] w = {1, 2}> {}",
+        "initializer 'w': is declared with shape [3] but has [2]",
+    ),
     _changed(
         "an input without a type",
         lambda model: model.graph.input[0].ClearField("type"),

@@ -188,7 +188,8 @@ def _scalar(dtype: ElementType, raw: bytes) -> Array:
 def _operate(node: Apply, operation: str, args: list[Array]) -> Array:
     match operation:
         case "equal":
-            return np.asarray(args[0] == args[1], np.bool_)
+            with np.errstate(invalid="ignore"):  # ml_dtypes warns of a NaN
+                return np.asarray(args[0] == args[1], np.bool_)
         case "truth":
             return np.asarray(args[0].view(np.uint8) != 0)
         case "pack":

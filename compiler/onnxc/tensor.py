@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Shape = tuple[Extent, ...]
+
+LONGEST_STRING: Final = 64
+"""Bytes of a string that stands in the code as a literal."""
 
 
 @lru_cache(maxsize=4096)
@@ -126,9 +129,16 @@ def literal(dtype: ElementType, value: Any) -> Const:
 def constant(array: NDArray[Any], dtype: ElementType, name: str = "") -> Tensor:
     """A tensor known at compile time; `array` has the dtype that numpy_dtype(dtype) says.
 
-    A single value becomes a literal in the code, unless C has no literal for it (NaN, infinity).
+    A single value becomes a literal in the code, unless C has no literal for it (NaN, infinity)
+    or it is a long string.
     """
-    if array.size == 1 and (dtype.kind not in ("float", "complex") or np.isfinite(array).all()):
+    if array.size == 1 and _has_literal(array, dtype):
         value = literal(dtype, array.reshape(-1)[0])
         return Tensor(array.shape, dtype, axes_of(array.shape), value)
     return of_buffer(Buffer(name, array.shape, dtype, "constant", array))
+
+
+def _has_literal(array: NDArray[Any], dtype: ElementType) -> bool:
+    if dtype.kind == "string":
+        return len(array.reshape(-1)[0]) <= LONGEST_STRING
+    return dtype.kind not in ("float", "complex") or bool(np.isfinite(array).all())

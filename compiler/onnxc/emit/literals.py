@@ -23,7 +23,10 @@ LINE: Final = 96
 
 
 def literal(dtype: ElementType, raw: bytes) -> str:
-    """One value from its bytes as numpy stores it (of a string, its own). Floats are finite."""
+    """One value from its bytes as numpy stores it (of a string, its own).
+
+    Floats are finite, strings short: tensor.constant sees to it.
+    """
     if dtype.kind == "string":
         return f"(onnxc_string){string_literal(raw)}"
     value = np.frombuffer(raw, numpy_dtype(dtype))
@@ -32,7 +35,19 @@ def literal(dtype: ElementType, raw: bytes) -> str:
 
 
 def string_literal(raw: bytes) -> str:
-    return f'{{"{"".join(map(_CHARACTER.__getitem__, raw))}", {len(raw)}}}'
+    """A string of up to ROW bytes for use anywhere, a longer one for a table at file scope only.
+
+    The long one's rows make an array, which inside a function would not outlive the call.
+    """
+    if len(raw) <= ROW:
+        return f'{{"{_characters(raw)}", {len(raw)}}}'
+    rows = [raw[start : start + ROW] for start in range(0, len(raw), ROW)]
+    text = ",\n".join(f'        "{_characters(row)}"' for row in rows)
+    return f"{{(const char[{len(rows)}][{ROW}]){{\n{text}}}[0], {len(raw)}}}"
+
+
+def _characters(raw: bytes) -> str:
+    return "".join(map(_CHARACTER.__getitem__, raw))
 
 
 _PLAIN: Final = set(range(0x20, 0x7F)) - set(b'"\\?')
@@ -111,7 +126,7 @@ class Constant:
         yield "{{\n"
         for start in range(0, stored.size, ROW):
             row = stored[start : start + ROW].tobytes()
-            yield f'    "{"".join(map(_CHARACTER.__getitem__, row))}",\n'
+            yield f'    "{_characters(row)}",\n'
         yield "}}"
 
 

@@ -40,7 +40,7 @@ def arity_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator
         if not least <= count <= most:
             needed = str(least) if least == most else f"{least} to {most}"
             plural = "" if needed == "1" else "s"
-            fact = f"has {count} {what}s"
+            fact = f"has {count} {what}{'' if count == 1 else 's'}"
             yield Problem(where, fact, f"the schema has {needed} {what}{plural}")
     for formal, value in zip(schema.inputs, node.inputs, strict=False):
         if value is None and formal.option == _Option.Single:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import onnx
@@ -50,6 +50,50 @@ def constant_faults(info: onnx.ValueInfoProto, tensor: onnx.TensorProto) -> Iter
         if len(dims) != len(tensor.dims) or any(d not in (None, t) for d, t in pairs):
             shape = [dim if dim is not None else "?" for dim in dims]
             yield f"is declared with shape {shape} but has {list(tensor.dims)}", ""
+
+
+def contradictions(infos: Sequence[onnx.ValueInfoProto]) -> Iterator[Fault]:
+    """Where declarations of one name contradict each other; afterwards all say the same."""
+    first, *others = (info.type for info in infos)
+    for other in others:
+        if not other.WhichOneof("value"):
+            continue
+        if not first.WhichOneof("value"):
+            first.CopyFrom(other)
+        elif not (first.HasField("tensor_type") and other.HasField("tensor_type")):
+            if first != other:
+                yield "is declared with two types", ""
+        else:
+            yield from _merged(first.tensor_type, other.tensor_type)
+    for other in others:
+        other.CopyFrom(first)
+
+
+def _merged(one: onnx.TypeProto.Tensor, other: onnx.TypeProto.Tensor) -> Iterator[Fault]:
+    """Fills what `one` leaves open from `other`."""
+    if one.elem_type != other.elem_type:
+        names = (_type_name(one.elem_type), _type_name(other.elem_type))
+        yield f"is declared as {names[0]} and as {names[1]}", ""
+    if not other.HasField("shape"):
+        return
+    if not one.HasField("shape"):
+        one.shape.CopyFrom(other.shape)
+    pairs = list(zip(one.shape.dim, other.shape.dim, strict=False))
+    fixed = [(a, b) for a, b in pairs if a.HasField("dim_value") and b.HasField("dim_value")]
+    if len(one.shape.dim) != len(other.shape.dim) or any(
+        a.dim_value != b.dim_value for a, b in fixed
+    ):
+        yield f"is declared with shapes {_dims(one)} and {_dims(other)}", ""
+    for a, b in pairs:
+        if not a.HasField("dim_value") and b.WhichOneof("value"):
+            a.CopyFrom(b)
+
+
+def _dims(tensor: onnx.TypeProto.Tensor) -> list[int | str]:
+    return [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?"
+        for dim in tensor.shape.dim
+    ]
 
 
 def _type_name(code: int) -> str:

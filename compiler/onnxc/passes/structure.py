@@ -10,7 +10,7 @@ import onnx
 
 from onnxc.errors import Problem
 from onnxc.passes.attributes import attribute_faults
-from onnxc.passes.declared import constant_faults, input_faults, other_faults
+from onnxc.passes.declared import constant_faults, contradictions, input_faults, other_faults
 from onnxc.passes.functions import Function, Library, subgraphs, walk_nodes
 from onnxc.passes.ordering import components
 from onnxc.passes.sparse import Densifier
@@ -114,6 +114,12 @@ class Inspector:
         level = _Level(place, graph.node, attributes)
         for info in (*(graph.input if outer else ()), *graph.output, *graph.value_info):
             self._tell(f"{place.inside}value {quoted(info.name)}", other_faults(info))
+        declared: dict[str, list[onnx.ValueInfoProto]] = {}
+        for info in (*graph.input, *graph.output, *graph.value_info):
+            declared.setdefault(info.name, []).append(info)
+        for name, infos in declared.items():
+            if len(infos) > 1:
+                self._tell(f"{place.inside}value {quoted(name)}", contradictions(infos))
         for info in graph.input:
             self._define(info.name, _INPUT, f"{place.inside}input", level, outer)
         self._check_initializers(graph, level, outer)
@@ -139,7 +145,7 @@ class Inspector:
             faults: list[Fault] = []
             checked.append((self._densifier.dense(sparse, faults), faults))
         declared: dict[str, list[onnx.ValueInfoProto]] = {}
-        for info in (*graph.input, *graph.value_info):
+        for info in (*graph.input, *graph.output, *graph.value_info):
             declared.setdefault(info.name, []).append(info)
         what = f"{level.place.inside}initializer"
         for position, (tensor, faults) in enumerate(checked):
@@ -151,8 +157,13 @@ class Inspector:
             else:
                 self._define(tensor.name, _INITIALIZER, what, level, outer)
             if not faults:
-                for info in declared.get(tensor.name, ()):
-                    faults.extend(constant_faults(info, tensor))
+                faults.extend(
+                    dict.fromkeys(
+                        fault
+                        for info in declared.get(tensor.name, ())
+                        for fault in constant_faults(info, tensor)
+                    )
+                )
             self._tell(where, faults)
         graph.initializer.extend(tensor for tensor, _ in checked[len(graph.initializer) :])
         graph.ClearField("sparse_initializer")

@@ -1,0 +1,398 @@
+"""A checker of programs and of their memory plan, for tests and for ONNXC_DEBUG=1.
+
+It shares no code with the passes whose work it proves: liveness and overlap are computed anew, by
+walking every step backwards with the set of what is still needed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from onnxc.dtypes import BOOL, INT64, UINT8
+from onnxc.kernel import (
+    Apply,
+    At,
+    Axis,
+    Branch,
+    Buffer,
+    Checked,
+    Expr,
+    Fold,
+    Index,
+    Load,
+    Loops,
+    Program,
+    Repeat,
+    Step,
+    affine,
+    walk,
+)
+
+OFFSET_ALIGNMENT: Final = 64
+"""Bytes; what emitted code may rely on for every workspace buffer."""
+
+
+class InvalidProgram(AssertionError):
+    """A pass broke a rule of the kernel IR; the message lists every place."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Bytes of the plan, and the least that any plan of the same steps needs."""
+
+    planned: int
+    bound: int
+
+
+def check_program(program: Program) -> None:
+    """Raises InvalidProgram unless every step is well formed and reads only what is written."""
+    interface = {*program.inputs, *program.outputs}
+    faults = [*_interface_faults(program), *_Steps(interface).faults(program, Counter(), "")]
+    if faults:
+        raise InvalidProgram("\n".join(faults))
+
+
+def check_plan(program: Program) -> Peak:
+    """Raises InvalidProgram unless no write destroys what a later step still reads."""
+    plan = _Plan(program)
+    faults = [*plan.placement_faults(), *plan.lost_data()]
+    if faults:
+        raise InvalidProgram("\n".join(faults))
+    return Peak(program.workspace_size, plan.bound)
+
+
+def _interface_faults(program: Program) -> Iterator[str]:
+    for kind, buffers in (("input", program.inputs), ("output", program.outputs)):
+        for buffer in buffers:
+            if buffer.kind != kind:
+                yield f"{kind}s: {_name(buffer)} is of kind {buffer.kind}"
+
+
+def _name(buffer: Buffer) -> str:
+    return f"'{buffer.name}'" if buffer.name else f"an unnamed {buffer.kind} buffer"
+
+
+def _stored(buffer: Buffer) -> int:
+    """How many stores fill the buffer: its elements, or the bytes where it is packed."""
+    return buffer.bytes if buffer.packed else buffer.elements
+
+
+def _points(axes: Iterable[Axis]) -> int:
+    points = 1
+    for axis in axes:
+        points *= axis.extent
+    return points
+
+
+class _Steps:
+    """Walks the steps in order, with the number of stores that each buffer has had."""
+
+    def __init__(self, interface: set[Buffer]) -> None:
+        self.interface = interface
+
+    def faults(self, program: Program, stores: Counter[Buffer], path: str) -> Iterator[str]:
+        for number, step in enumerate(program.steps):
+            where = f"{path}step {number}"
+            match step:
+                case Loops():
+                    yield from self._loops(step, stores, where)
+                case Branch():
+                    yield from self._branch(step, stores, where)
+                case Repeat():
+                    yield from self._repeat(step, stores, where)
+        for buffer in program.outputs:
+            if stores[buffer] < _stored(buffer):
+                yield f"{path}end: output {_name(buffer)} is not written"
+
+    def _loops(self, loops: Loops, stores: Counter[Buffer], where: str) -> Iterator[str]:
+        yield from (f"{where}: {fault}" for fault in _loops_faults(loops))
+        if _points(loops.axes):
+            yield from self._unread(loops.reads(), stores, where)
+        yield from self._written(loops.out, where)
+        stores[loops.out] += _points(loops.axes)
+
+    def _branch(self, branch: Branch, stores: Counter[Buffer], where: str) -> Iterator[str]:
+        yield from _scalar_faults(branch.condition, "condition", where)
+        yield from self._unread([branch.condition], stores, where)
+        then, otherwise = Counter(stores), Counter(stores)
+        yield from self.faults(branch.then, then, f"{where}, then, ")
+        yield from self.faults(branch.otherwise, otherwise, f"{where}, else, ")
+        stores.update({b: min(then[b], otherwise[b]) - stores[b] for b in then | otherwise})
+
+    def _repeat(self, repeat: Repeat, stores: Counter[Buffer], where: str) -> Iterator[str]:
+        states = [state for state, _ in repeat.carried]
+        limits = [b for b in (repeat.count, repeat.condition) if b is not None]
+        if repeat.condition is not None:
+            yield from _scalar_faults(repeat.condition, "condition", where)
+        for role, number in (("count", repeat.count), ("counter", repeat.counter)):
+            if number is not None and (number.elements, number.dtype) != (1, INT64):
+                yield f"{where}: the {role} is no int64 scalar"
+        yield from self._unread([*limits, *states], stores, where)
+        inside = Counter(stores)
+        if repeat.counter is not None:
+            yield from self._written(repeat.counter, where)
+            inside[repeat.counter] += 1
+        yield from self.faults(repeat.body, inside, f"{where}, body, ")
+        yield from self._unread([value for _, value in repeat.carried], inside, where)
+        for state, value in repeat.carried:
+            yield from self._written(state, where)
+            if (state.dtype, _stored(state)) != (value.dtype, _stored(value)):
+                yield f"{where}: {_name(value)} does not fit the state {_name(state)}"
+            if value in states:
+                yield f"{where}: {_name(value)} is both a state and what a state becomes"
+        if len(set(states)) != len(states):
+            yield f"{where}: a state is carried twice"
+
+    def _unread(
+        self, buffers: Iterable[Buffer], stores: Counter[Buffer], where: str
+    ) -> Iterator[str]:
+        for buffer in buffers:
+            if buffer.kind == "input" and buffer not in self.interface:
+                yield f"{where}: {_name(buffer)} is no input of the program"
+            given = buffer.kind == "input" or buffer.data is not None
+            if not given and stores[buffer] < _stored(buffer):
+                yield f"{where}: reads {_name(buffer)} before it is written"
+
+    def _written(self, buffer: Buffer, where: str) -> Iterator[str]:
+        if buffer.kind not in ("output", "workspace") or buffer.data is not None:
+            yield f"{where}: writes {_name(buffer)}, which is of kind {buffer.kind}"
+        elif buffer.kind == "output" and buffer not in self.interface:
+            yield f"{where}: {_name(buffer)} is no output of the program"
+
+
+def _scalar_faults(buffer: Buffer, role: str, where: str) -> Iterator[str]:
+    if buffer.elements != 1 or buffer.dtype is not BOOL:
+        yield f"{where}: the {role} is no bool scalar"
+
+
+def _loops_faults(loops: Loops) -> Iterator[str]:
+    yield from _store_faults(loops)
+    if len(set(loops.axes)) != len(loops.axes):
+        yield "an axis loops twice"
+    pending: list[tuple[Expr, tuple[Axis, ...]]] = [(loops.value, loops.axes)]
+    seen: set[tuple[Expr, tuple[Axis, ...]]] = set()
+    while pending:
+        root, axes = pending.pop()
+        for node in walk(root, folds=False):
+            yield from _node_faults(node, axes)
+            if isinstance(node, Fold) and (node, axes) not in seen:
+                seen.add((node, axes))
+                if set(node.axes) & set(axes) or len(set(node.axes)) != len(node.axes):
+                    yield "a Fold binds an axis that is bound already"
+                pending.append((node.value, (*axes, *node.axes)))
+
+
+def _store_faults(loops: Loops) -> Iterator[str]:
+    out, value = loops.out, loops.value
+    if any(index.dynamic for index in loops.where):
+        yield "the place of the result depends on data"
+    if not out.packed:
+        if value.dtype is not out.dtype:
+            yield f"stores {value.dtype} into {out.dtype}"
+        yield from _place_faults(out, loops.where, loops.axes, out.elements)
+        return
+    packs = isinstance(value, Apply) and value.operation == "pack" and value.dtype is UINT8
+    if not packs or [arg.dtype for arg in value.operands()] != [out.dtype] * out.dtype.per_byte:
+        yield f"stores no packed {out.dtype}"
+    if len(loops.where) != 1:
+        yield "a packed buffer is stored by one index, that of the byte"
+    else:
+        yield from _index_faults(loops.where[0], loops.axes, out.bytes)
+
+
+def _node_faults(node: Expr, axes: tuple[Axis, ...]) -> Iterator[str]:
+    match node:
+        case At(_, index):
+            yield from _index_faults(index, axes, None)
+        case Load(dtype, buffer, indices):
+            if dtype is not buffer.dtype:
+                yield f"loads {dtype} from {_name(buffer)} of {buffer.dtype}"
+            yield from _place_faults(buffer, indices, axes, buffer.elements)
+        case Apply(_, operation, args):
+            if operation in ("equal", "pack") and len({arg.dtype for arg in args}) != 1:
+                yield f"{operation} of different types"
+        case Fold(dtype, operation, _, value):
+            if operation not in ("sum", "prod", "max", "min") or dtype is not value.dtype:
+                yield f"a Fold of {value.dtype} by {operation} to {dtype}"
+        case Checked(dtype, value, condition, _):
+            if condition.dtype is not BOOL or dtype is not value.dtype:
+                yield f"Checked of {value.dtype} by {condition.dtype}"
+
+
+def _place_faults(
+    buffer: Buffer, indices: tuple[Index, ...], axes: tuple[Axis, ...], elements: int
+) -> Iterator[str]:
+    """One index a dimension, each within it, or one flat index within the buffer."""
+    if len(indices) == len(buffer.shape):
+        for index, extent in zip(indices, buffer.shape, strict=True):
+            yield from _index_faults(index, axes, extent)
+    elif len(indices) == 1:
+        yield from _index_faults(indices[0], axes, elements)
+    else:
+        yield f"{len(indices)} indices for {_name(buffer)} of rank {len(buffer.shape)}"
+
+
+def _index_faults(index: Index, axes: tuple[Axis, ...], extent: int | None) -> Iterator[str]:
+    if any(axis not in axes for axis, _ in index.terms):
+        yield "an index uses an axis that nothing loops over"
+    if index != affine(index.const, index.terms, index.dynamic):
+        yield "an index is not in normal form"
+    if any(expr.dtype.kind not in ("signed", "unsigned", "bool") for expr, _ in index.dynamic):
+        yield "an index that is no integer"
+    span = index.span()
+    if extent is None or span is None or not _points(axes):
+        return
+    if span[0] < 0 or span[1] >= extent:
+        yield f"an index of {span[0]} to {span[1]} into {extent} elements"
+
+
+# The plan. `Live` maps each buffer that a later step reads to how many of the stores that fill it
+# are still to come: walking backwards, it is free again before the first of them.
+
+_Live = dict[Buffer, int]
+
+
+class _Plan:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.offsets: Mapping[Buffer, int] = program.offsets
+        self.first_store: dict[Buffer, int] = {}
+        self.numbers: dict[Step, int] = {}
+        self.bound = 0
+        self._number(program, None)
+
+    def _number(self, program: Program, cycle: int | None) -> None:
+        """Steps in order of the text; what a cycle stores may be there from its start on."""
+        for step in program.steps:
+            number = self.numbers[step] = len(self.numbers)
+            start = number if cycle is None else cycle
+            match step:
+                case Loops():
+                    self.first_store.setdefault(step.out, start)
+                case Branch():
+                    self._number(step.then, cycle)
+                    self._number(step.otherwise, cycle)
+                case Repeat():
+                    for buffer in step.writes():
+                        self.first_store.setdefault(buffer, start)
+                    self._number(step.body, start)
+
+    def placement_faults(self) -> Iterator[str]:
+        used = {*self.program.reads(), *self.program.writes()}
+        needed = {buffer for buffer in used if buffer.kind == "workspace"}
+        for buffer in needed - set(self.offsets):
+            yield f"{_name(buffer)} has no place"
+        for buffer, offset in self.offsets.items():
+            if buffer.kind != "workspace":
+                yield f"{_name(buffer)} is placed in the workspace"
+            if offset < 0 or offset % OFFSET_ALIGNMENT:
+                yield f"{_name(buffer)} is at {offset}"
+        size = max((offset + b.bytes for b, offset in self.offsets.items()), default=0)
+        if size != self.program.workspace_size:
+            yield f"the workspace has {self.program.workspace_size} bytes, its buffers {size}"
+
+    def lost_data(self) -> list[str]:
+        faults: list[str] = []
+        self._before(self.program, {}, faults.append)
+        return list(dict.fromkeys(faults))
+
+    def _before(self, program: Program, live: _Live, report: Callable[[str], None]) -> _Live:
+        for step in reversed(program.steps):
+            match step:
+                case Loops():
+                    self._store(step, step.out, step.reads(), _points(step.axes), live, report)
+                case Branch():
+                    then = self._before(step.then, dict(live), report)
+                    live = _either(then, self._before(step.otherwise, dict(live), report))
+                    _read(live, [step.condition])
+                case Repeat():
+                    live = self._before_repeat(step, live, report)
+        return live
+
+    def _before_repeat(self, step: Repeat, after: _Live, report: Callable[[str], None]) -> _Live:
+        """`head` is what the test before an iteration needs: found when it no longer grows."""
+        limits = [b for b in (step.count, step.condition) if b is not None]
+        head = dict(after)
+        _read(head, limits)
+        while True:
+            live = dict(head)
+            for state, value in reversed(step.carried):
+                self._store(step, state, [value], _stored(state), live, report)
+            live = self._before(step.body, live, report)
+            if step.counter is not None:
+                self._store(step, step.counter, [], 1, live, report)
+            grown = _either(head, live)
+            if grown == head:
+                return head
+            head = grown
+
+    def _store(
+        self,
+        step: Step,
+        out: Buffer,
+        reads: Iterable[Buffer],
+        stores: int,
+        live: _Live,
+        report: Callable[[str], None],
+    ) -> None:
+        """Checks one store against what is live after it; makes `live` what is live before."""
+        number = self.numbers[step]
+        reads = [b for b in reads if b.kind == "workspace"]
+        kept = [b for b in live if b is not out and self.first_store.get(b, number + 1) <= number]
+        lost = [b for b in kept if self._overlap(out, b)]
+        same = [b for b in reads if isinstance(step, Loops) and _element_by_element(step, b)]
+        lost += [b for b in reads if b not in live and b not in same and self._overlap(out, b)]
+        for buffer in lost:
+            report(f"step {number}: writing {_name(out)} destroys {_name(buffer)}")
+        dying = {b for b in reads if b not in live and b is not out}
+        spared = max((b.bytes for b in dying if b in same and b.bytes == out.bytes), default=0)
+        needed = {*kept, *dying, *([out] if out.kind == "workspace" else [])}
+        self.bound = max(self.bound, sum(b.bytes for b in needed) - spared)
+        if out in live:
+            live[out] -= stores
+            if live[out] <= 0:
+                del live[out]
+        _read(live, reads)
+
+    def _overlap(self, one: Buffer, other: Buffer) -> bool:
+        start, begin = self.offsets.get(one), self.offsets.get(other)
+        if start is None or begin is None:
+            return False
+        return start < begin + other.bytes and begin < start + one.bytes
+
+
+def _read(live: _Live, buffers: Iterable[Buffer]) -> None:
+    for buffer in buffers:
+        if buffer.kind == "workspace":
+            live[buffer] = _stored(buffer)
+
+
+def _either(one: _Live, other: _Live) -> _Live:
+    return {b: max(one.get(b, 0), other.get(b, 0)) for b in (one | other)}
+
+
+def _element_by_element(loops: Loops, buffer: Buffer) -> bool:
+    """Whether each point reads of `buffer` only the element that it, and no other, then stores."""
+    if buffer.dtype.c_type != loops.out.dtype.c_type or buffer.elements != loops.out.elements:
+        return False
+    if not _one_to_one(loops.where, loops):
+        return False
+    outside = {n for n in walk(loops.value, folds=False) if isinstance(n, Load)}
+    loads = {n for n in walk(loops.value) if isinstance(n, Load) and n.buffer is buffer}
+    target = loops.where[0] if len(loops.where) == 1 else loops.out.flat(loops.where)
+    return loads <= outside and all(load.flat == target for load in loads)
+
+
+def _one_to_one(where: tuple[Index, ...], loops: Loops) -> bool:
+    """Whether the points go to different elements: each stride is beyond all smaller walks."""
+    flat = where[0] if len(where) == 1 else loops.out.flat(where)
+    walks = sorted((abs(flat.stride(axis)), axis.extent) for axis in loops.axes if axis.extent > 1)
+    reach = 0
+    for stride, extent in walks:
+        if stride <= reach:
+            return False
+        reach += stride * (extent - 1)
+    return not flat.dynamic
