@@ -146,7 +146,8 @@ def assert_same(actual: Mapping[str, Array], wanted: Mapping[str, Array]) -> Non
         found = actual[name]
         assert (name, found.dtype, found.shape) == (name, expected.dtype, expected.shape)
         if expected.dtype == np.dtype(object):
-            assert (name, found.tolist()) == (name, expected.tolist())
+            pairs = zip(found.reshape(-1), expected.reshape(-1), strict=True)
+            assert all(type(f) is bytes and f == e for f, e in pairs), (name, found, expected)
         elif found.tobytes() != expected.tobytes():
             np.testing.assert_array_equal(found, expected, err_msg=name)
             pytest.fail(f"{name}: equal values of different bits")

@@ -35,7 +35,7 @@ OFFSET_ALIGNMENT: Final = 64
 """Bytes; what emitted code may rely on for every workspace buffer."""
 
 
-class InvalidProgram(AssertionError):
+class InvalidProgramError(AssertionError):
     """A pass broke a rule of the kernel IR; the message lists every place."""
 
 
@@ -48,19 +48,19 @@ class Peak:
 
 
 def check_program(program: Program) -> None:
-    """Raises InvalidProgram unless every step is well formed and reads only what is written."""
+    """Raises InvalidProgramError unless every step is well formed and reads what is written."""
     interface = {*program.inputs, *program.outputs}
     faults = [*_interface_faults(program), *_Steps(interface).faults(program, Counter(), "")]
     if faults:
-        raise InvalidProgram("\n".join(faults))
+        raise InvalidProgramError("\n".join(faults))
 
 
 def check_plan(program: Program) -> Peak:
-    """Raises InvalidProgram unless no write destroys what a later step still reads."""
+    """Raises InvalidProgramError unless no write destroys what a later step still reads."""
     plan = _Plan(program)
     faults = [*plan.placement_faults(), *plan.lost_data()]
     if faults:
-        raise InvalidProgram("\n".join(faults))
+        raise InvalidProgramError("\n".join(faults))
     return Peak(program.workspace_size, plan.bound)
 
 
@@ -342,13 +342,14 @@ class _Plan:
         number = self.numbers[step]
         reads = [b for b in reads if b.kind == "workspace"]
         kept = [b for b in live if b is not out and self.first_store.get(b, number + 1) <= number]
-        lost = [b for b in kept if self._overlap(out, b)]
+        dying = [b for b in reads if b is not out and b not in live]
         same = [b for b in reads if isinstance(step, Loops) and _element_by_element(step, b)]
-        lost += [b for b in reads if b not in live and b not in same and self._overlap(out, b)]
+        lost = [b for b in kept if self._overlap(out, b)]
+        lost += [b for b in dying if self._overlap(out, b) and not self._in_place(out, b, same)]
+        lost += [out] if out in reads and out not in same else []
         for buffer in lost:
             report(f"step {number}: writing {_name(out)} destroys {_name(buffer)}")
-        dying = {b for b in reads if b not in live and b is not out}
-        spared = max((b.bytes for b in dying if b in same and b.bytes == out.bytes), default=0)
+        spared = max((b.bytes for b in dying if b in same), default=0)
         needed = {*kept, *dying, *([out] if out.kind == "workspace" else [])}
         self.bound = max(self.bound, sum(b.bytes for b in needed) - spared)
         if out in live:
@@ -356,6 +357,9 @@ class _Plan:
             if live[out] <= 0:
                 del live[out]
         _read(live, reads)
+
+    def _in_place(self, out: Buffer, operand: Buffer, same: list[Buffer]) -> bool:
+        return operand in same and self.offsets[operand] == self.offsets[out]
 
     def _overlap(self, one: Buffer, other: Buffer) -> bool:
         start, begin = self.offsets.get(one), self.offsets.get(other)
@@ -378,21 +382,23 @@ def _element_by_element(loops: Loops, buffer: Buffer) -> bool:
     """Whether each point reads of `buffer` only the element that it, and no other, then stores."""
     if buffer.dtype.c_type != loops.out.dtype.c_type or buffer.elements != loops.out.elements:
         return False
-    if not _one_to_one(loops.where, loops):
-        return False
-    outside = {n for n in walk(loops.value, folds=False) if isinstance(n, Load)}
-    loads = {n for n in walk(loops.value) if isinstance(n, Load) and n.buffer is buffer}
-    target = loops.where[0] if len(loops.where) == 1 else loops.out.flat(loops.where)
-    return loads <= outside and all(load.flat == target for load in loads)
+    target = _flat(loops.out, loops.where)
+    loads = (n for n in walk(loops.value) if isinstance(n, Load) and n.buffer is buffer)
+    return _one_to_one(target, loops.axes) and all(
+        _flat(buffer, load.indices) == target for load in loads
+    )
 
 
-def _one_to_one(where: tuple[Index, ...], loops: Loops) -> bool:
+def _flat(buffer: Buffer, indices: tuple[Index, ...]) -> Index:
+    return indices[0] if len(indices) == 1 else buffer.flat(indices)
+
+
+def _one_to_one(index: Index, axes: tuple[Axis, ...]) -> bool:
     """Whether the points go to different elements: each stride is beyond all smaller walks."""
-    flat = where[0] if len(where) == 1 else loops.out.flat(where)
-    walks = sorted((abs(flat.stride(axis)), axis.extent) for axis in loops.axes if axis.extent > 1)
+    walks = sorted((abs(index.stride(axis)), axis.extent) for axis in axes if axis.extent > 1)
     reach = 0
     for stride, extent in walks:
         if stride <= reach:
             return False
         reach += stride * (extent - 1)
-    return not flat.dynamic
+    return not index.dynamic

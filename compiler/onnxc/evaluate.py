@@ -119,7 +119,7 @@ class Memory:
         grid = Grid(self, step.axes)
         target, values = grid.positions(step.out, step.where), grid.value(step.value)
         target, values = (np.broadcast_to(a, grid.extents) for a in (target, values))
-        self.content(step.out)[target] = values
+        self.content(step.out)[target.reshape(-1)] = values.reshape(-1)
         self.status = before or Status(self.status & -self.status)
 
 
@@ -148,7 +148,11 @@ class Grid:
             case At(_, index):
                 return self._index(index)
             case Load(_, buffer, indices):
-                return self.memory.elements(buffer)[self.positions(buffer, indices)]
+                positions = self.positions(buffer, indices)
+                # One-dimensional: of no dimensions, an object array would give bytes, and numpy
+                # drops their trailing NULs.
+                flat = self.memory.elements(buffer)[positions.reshape(-1)]
+                return flat.reshape(positions.shape)
             case Apply(_, operation, args):
                 return _operate(node, operation, [self.known[arg] for arg in args])
             case Checked(_, value, condition, code):

@@ -96,6 +96,11 @@ class Kernel:
     lanes: int = LANES
     functions: frozenset[str] = field(default=frozenset(), compare=False)
 
+    @property
+    def needs_string_h(self) -> bool:
+        """For memcpy, and for memcmp in runtime_c/onnxc_string.h."""
+        return self.copied > 0 or "onnxc_equal_string" in self.functions
+
 
 def kernel_of(loops: Loops, places: dict[Buffer, object]) -> tuple[Kernel, tuple[Buffer, ...]]:
     """The view of a merged kernel, and the buffers to call it with.

@@ -337,7 +337,7 @@ class _Emission:
         self, loops: Loops, kernel: Kernel, function: str, arguments: Sequence[Buffer]
     ) -> str:
         self.runtime |= kernel.functions
-        if kernel.copied:
+        if kernel.needs_string_h:
             self.includes.add("string.h")
         if any(isinstance(n, Fold) and n.dtype.kind == "float" for n in walk(loops.value)):
             self.includes.add("math.h")
