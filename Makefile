@@ -13,7 +13,7 @@ HELLO := examples/hello
 .PHONY: demo test bench clean
 
 demo: $(VENV)/demo.stamp
-	$(MAKE) -C $(HELLO) run PYTHON=$(abspath $(BIN)/python) ONNXC=$(abspath $(BIN)/onnxc)
+	@$(MAKE) -s -C $(HELLO) run PYTHON=$(abspath $(BIN)/python) ONNXC=$(abspath $(BIN)/onnxc)
 	$(BIN)/onnxc verify $(HELLO)/build/hello.onnx
 
 test: $(VENV)/dev.stamp

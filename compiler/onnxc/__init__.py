@@ -19,10 +19,12 @@ __all__ = [
     "ToolError",
     "UsageError",
     "__version__",
+    "backend",
     "compile",
 ]
 
 if TYPE_CHECKING:
+    from onnxc import backend
     from onnxc.compiled import CompiledModel, compile
     from onnxc.errors import ModelError, OnnxcError, Problem, RunError, ToolError, UsageError
 else:
@@ -30,6 +32,10 @@ else:
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module 'onnxc' has no attribute {name!r}")
+        if name == "backend":
+            from importlib import import_module
+
+            return import_module("onnxc.backend")
         if name in ("CompiledModel", "compile"):
             import onnxc.compiled as module
         else:

@@ -215,7 +215,8 @@ def _node_faults(node: Expr, axes: tuple[Axis, ...]) -> Iterator[str]:
             if operation in ("equal", "pack") and len({arg.dtype for arg in args}) != 1:
                 yield f"{operation} of different types"
         case Fold(dtype, operation, _, value):
-            if operation not in ("sum", "prod", "max", "min") or dtype is not value.dtype:
+            known = operation in ("sum", "prod", "max", "min") and dtype is value.dtype
+            if not known or dtype.kind not in ("float", "signed", "unsigned") or dtype.packed:
                 yield f"a Fold of {value.dtype} by {operation} to {dtype}"
         case Checked(dtype, value, condition, _):
             if condition.dtype is not BOOL or dtype is not value.dtype:

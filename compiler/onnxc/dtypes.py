@@ -53,8 +53,11 @@ class ElementType:
         """Bytes of `elements` values at the interface."""
         return -(-elements // self.per_byte) * self.size
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"<tensor({self.name})>"
 
 
 ELEMENT_TYPES: Final = (

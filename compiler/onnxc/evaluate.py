@@ -6,6 +6,7 @@ dimension an axis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -136,9 +137,11 @@ class Grid:
         self.known: dict[Expr, Array] = {}
 
     def value(self, root: Expr) -> Array:
-        for node in walk(root, folds=False):
-            if node not in self.known:
-                self.known[node] = self._node(node)
+        if root not in self.known:
+            with np.errstate(all="ignore"):
+                for node in walk(root, folds=False):
+                    if node not in self.known:
+                        self.known[node] = self._node(node)
         return self.known[root]
 
     def _node(self, node: Expr) -> Array:
@@ -163,8 +166,9 @@ class Grid:
                 inner = Grid(self.memory, [*self.axes, *axes])
                 values = inner.value(value)
                 outer = values.shape[: len(self.axes)]
-                values = np.broadcast_to(values, outer + tuple(axis.extent for axis in axes))
-                return _fold(operation, values.reshape(*outer, -1, axes[-1].extent))
+                *rows, length = (axis.extent for axis in axes)
+                values = np.broadcast_to(values, (*outer, *rows, length))
+                return _fold(operation, values.reshape(*outer, math.prod(rows), length))
         raise AssertionError(f"no evaluation of {node}")
 
     def positions(self, buffer: Buffer, indices: tuple[Index, ...]) -> Array:
@@ -205,7 +209,8 @@ def _operate(node: Apply, operation: str, args: list[Array]) -> Array:
 
 def _fold(operation: str, values: Array) -> Array:
     """Folds the last two dimensions: outer fold axes as one, then the innermost."""
-    flat = values.reshape(*values.shape[:-2], -1)
+    *outer, rows, length = values.shape
+    flat = values.reshape(*outer, rows * length)
     match operation:
         case "sum" if values.dtype.kind in "fc":
             return _sum_in_lanes(values)

@@ -244,7 +244,11 @@ def apply(operation: str, *args: Expr, dtype: ElementType | None = None) -> Appl
     return Apply(args[0].dtype if dtype is None else dtype, operation, args)
 
 
-def compare(operation: str, left: Expr, right: Expr) -> Apply:
+def compare(operation: str, left: Expr, right: Expr) -> Expr:
+    """Of one value with itself the answer is known, unless it may be a NaN."""
+    exact = left.dtype.kind in ("signed", "unsigned", "bool", "string")
+    if operation == "equal" and left is right and exact:
+        return Const(BOOL, b"\1")
     return Apply(BOOL, operation, (left, right))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,7 @@ import onnx_ir as ir
 
 import onnxc
 from onnxc import evaluate
+from onnxc.check import check_plan, check_program
 from onnxc.dtypes import ElementType
 from onnxc.dump import dump
 from onnxc.emit.module import Banner, Module, Port, TextSink, emit
@@ -124,9 +126,13 @@ def compile_model(
     name      prefix of the C names; by default from the file's stem
     plain     realises every value in plain loops: the slow build that tests the fast one
     observe   is called with the name of each pass and what it left
+
+    With ONNXC_DEBUG=1 in the environment a checker follows every pass over programs; what it
+    raises is a fault of onnxc.
     """
     shown = observe or (lambda _name, _thing: None)
     stem = source.stem if isinstance(source, Path) else "model"
+    debug = os.environ.get("ONNXC_DEBUG") == "1"
     model = load(source)
     bind_dims(model, dims or {})
     shown("load", model)
@@ -135,9 +141,15 @@ def compile_model(
         shown(graph_pass.__name__, model)
     program = lower(model, plain=plain)
     shown("lower", program)
+    if debug:
+        check_program(program)
     for program_pass in PROGRAM_PASSES:
         program = program_pass(program)
         shown(program_pass.__name__, program)
+        if debug:
+            check_program(program)
+    if debug:
+        check_plan(program)
     options = [f"--dim {key}={value}" for key, value in (dims or {}).items()]
     banner = Banner(
         name=model_name(stem) if name is None else name,
@@ -146,17 +158,24 @@ def compile_model(
         license=license,
         options=comment_text(" ".join(options)) or "none",
     )
+    return emit_program(program, banner)
+
+
+def emit_program(program: Program, banner: Banner) -> Compiled:
+    """The last step: a planned program as C."""
     module = emit(program, banner)
     inputs = [port for port in module.ports if port.direction == "input"]
     outputs = [port for port in module.ports if port.direction == "output"]
     return Compiled(module, program, _interfaces(inputs), _interfaces(outputs))
 
 
-def _interfaces(ports: Iterable[Port]) -> tuple[Interface, ...]:
+def _interfaces(ports: Sequence[Port]) -> tuple[Interface, ...]:
+    """A name that is listed again gets a number, but never the name of another port."""
+    own = {port.buffer.name for port in ports}
     names: dict[str, Interface] = {}
     for port in ports:
         name, number = port.buffer.name, 1
-        while name in names:
+        while name in names or (number > 1 and name in own):
             number += 1
             name = f"{port.buffer.name}_{number}"
         names[name] = Interface(name, port.c_name, port.buffer.dtype, port.buffer.shape)

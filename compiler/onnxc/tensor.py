@@ -29,7 +29,7 @@ LONGEST_STRING: Final = 64
 
 @lru_cache(maxsize=4096)
 def _axis(dimension: int, extent: Extent) -> Axis:
-    """One axis a dimension and extent, so that tensors of equal shape share their axes."""
+    """One axis a dimension and extent, so that most tensors of equal shape share their axes."""
     return Axis(extent)
 
 
@@ -106,13 +106,10 @@ def compute(shape: Shape, element: Callable[..., Expr]) -> Tensor:
 def elementwise(element: Callable[..., Expr], *tensors: Tensor) -> Tensor:
     """`element` of the matching elements, after multidirectional (numpy) broadcasting."""
     shape = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
-    wide = [tensor if tensor.shape == shape else tensor.expand(shape) for tensor in tensors]
-    return Tensor(
-        shape,
-        (value := element(*(tensor.value for tensor in wide))).dtype,
-        axes_of(shape),
-        value,
-    )
+    axes = axes_of(shape)
+    wide = (tensor if tensor.axes == axes else tensor.expand(shape) for tensor in tensors)
+    value = element(*(tensor.value for tensor in wide))
+    return Tensor(shape, value.dtype, axes, value)
 
 
 def of_buffer(buffer: Buffer) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -91,6 +91,7 @@ class Kernel:
     target: str
     value: str
     copied: int
+    copies_constant: bool
     checked: bool
     compares_floats: bool
     lanes: int = LANES
@@ -102,20 +103,18 @@ class Kernel:
         return self.copied > 0 or "onnxc_equal_string" in self.functions
 
 
-def kernel_of(loops: Loops, places: dict[Buffer, object]) -> tuple[Kernel, tuple[Buffer, ...]]:
+def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple[Buffer, ...]]:
     """The view of a merged kernel, and the buffers to call it with.
 
-    Buffers of one place (an operand and the result computed in place) share one pointer.
+    An operand that has the place of the result is computed in place: they share one pointer.
     """
-    owner = {places.get(loops.out, loops.out): loops.out}
-    reads = [b for b in loops.reads() if owner.setdefault(places.get(b, b), b) is b]
-    arguments = (*(b for b in reads if b is not loops.out), loops.out)
-    pointers = {b: _operand_name(n) for n, b in enumerate(arguments[:-1])} | {loops.out: "y"}
-    for buffer in loops.reads():
-        pointers[buffer] = pointers[owner[places.get(buffer, buffer)]]
+    place = places.get(loops.out)
+    shared = {b: "y" for b in loops.reads() if place is not None and places.get(b) == place}
+    shared[loops.out] = "y"
+    arguments = (*(b for b in loops.reads() if b not in shared), loops.out)
+    pointers = {b: _operand_name(n) for n, b in enumerate(arguments[:-1])} | shared
     scope = Scope({axis: _loop_name(n) for n, axis in enumerate(loops.axes)}, pointers)
-    uses = Counter(operand for node in walk(loops.value) for operand in node.operands())
-    writer = _Writer(scope, uses)
+    writer = _Writer(scope, _uses(loops.value))
     value, copied = writer.text(loops.value), _copied(loops)
     kernel = Kernel(
         index_type=_index_type(loops),
@@ -125,11 +124,21 @@ def kernel_of(loops: Loops, places: dict[Buffer, object]) -> tuple[Kernel, tuple
         target=f"y[{index_text(loops.where[0], scope)}]",
         value=_unwrapped(value),
         copied=copied,
+        copies_constant=copied > 0 and arguments[0].data is not None,
         checked=any(isinstance(node, Checked) for node in walk(loops.value)),
         compares_floats=scope.compares_floats,
         functions=frozenset() if copied else frozenset(scope.functions),
     )
     return kernel, arguments
+
+
+def _uses(root: Expr) -> Counter[Expr]:
+    """How often the text of each node is needed; a Checked has that of its value."""
+    uses = Counter(operand for node in walk(root) for operand in node.operands())
+    for node in walk(root):
+        if isinstance(node, Checked):
+            uses[node.value] += 1
+    return uses
 
 
 class _Writer:
@@ -165,6 +174,7 @@ class _Writer:
     def _fold(self, fold: Fold) -> str:
         name = self._name("sum" if fold.operation == "sum" else "acc")
         outer, self.statements = self.statements, []
+        outside = dict(self.scope.texts)
         depth = len(self.scope.axes)
         self.scope.axes |= {axis: _loop_name(depth + n) for n, axis in enumerate(fold.axes)}
         value = self.text(fold.value)
@@ -184,6 +194,8 @@ class _Writer:
                 lane if laned else "",
             )
         )
+        # Names of the loop's body end with it.
+        self.scope.texts = outside
         for axis in fold.axes:
             del self.scope.axes[axis]
         return f"{name}[0]" if laned else name
@@ -198,7 +210,7 @@ def _start(operation: str, dtype: ElementType) -> str:
     if operation in ("sum", "prod"):
         return "0" if operation == "sum" else "1"
     if dtype.kind == "float":
-        return "-INFINITY" if operation == "max" else "INFINITY"
+        return f"{'-' if operation == 'max' else ''}({dtype.c_type})INFINITY"
     limit = "MIN" if operation == "max" else "MAX"
     if dtype.kind == "unsigned":
         return "0" if operation == "max" else f"UINT{dtype.bits}_MAX"
@@ -245,12 +257,14 @@ def _indices(loops: Loops) -> Iterator[Index]:
 
 def _index_type(loops: Loops) -> str:
     """int32_t where every partial sum of every index fits."""
+    axes = [*loops.axes]
+    axes += [axis for node in walk(loops.value) if isinstance(node, Fold) for axis in node.axes]
     for index in _indices(loops):
         ends = [axis.extent * abs(stride) for axis, stride in index.terms]
         dynamic = [e.dtype.bits > 32 for e, _ in index.dynamic]
         if abs(index.const) + sum(ends) > INT32_MAX or any(dynamic):
             return "int64_t"
-    return "int64_t" if any(axis.extent > INT32_MAX for axis in loops.axes) else "int32_t"
+    return "int64_t" if any(axis.extent > INT32_MAX for axis in axes) else "int32_t"
 
 
 def _copied(loops: Loops) -> int:
@@ -268,8 +282,9 @@ def _copied(loops: Loops) -> int:
 def _is_element(value: Expr, out: Buffer, where: Index) -> bool:
     """Whether `value` is, bit for bit, what another buffer like `out` holds at `where`."""
     if not out.packed:
-        plain = isinstance(value, Load) and not value.buffer.packed
-        return plain and value.dtype is out.dtype and value.flat == where
+        if not isinstance(value, Load) or value.buffer.packed:
+            return False
+        return value.dtype is out.dtype and value.flat == where
     loads = [load for load in value.operands() if isinstance(load, Load)]
     wanted = [where * out.dtype.per_byte + n for n in range(out.dtype.per_byte)]
     return (

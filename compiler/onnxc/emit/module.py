@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 WIDTH: Final = 100
 ORIGINS_SHOWN: Final = 8
 """In a kernel's comment; the run function names every node."""
+OWN_LOCALS: Final = ("arena", "over")
+"""Variables of the run function, besides those that no name of a model ever becomes."""
 
 
 class TextSink(Protocol):
@@ -177,12 +179,12 @@ class _Emission:
         self.program = program
         self.banner = banner
         buffers = [*program.inputs, *program.outputs]
-        names = unique_names([b.name for b in buffers], ("arena",), banner.name)
+        names = unique_names([b.name for b in buffers], OWN_LOCALS, banner.name)
         self.ports = tuple(
             Port(buffer, c_name, buffer.kind, banner.name)
             for buffer, c_name in zip(buffers, names, strict=True)
         )
-        self.names = Names([*names, "arena"], banner.name)
+        self.names = Names([*names, *OWN_LOCALS], banner.name)
         self.pointers: dict[Buffer, str] = {port.buffer: port.c_name for port in self.ports}
         self.constants: dict[Buffer, Constant] = {}
         self.functions: dict[Kernel, str] = {}
@@ -316,15 +318,16 @@ class _Emission:
             " && ".join(tests),
             "" if step.counter is None else self.pointer(step.counter),
             self.steps(step.body.steps),
-            [self.copied(state, value) for state, value in step.carried],
+            [self.copied(state, value) for state, value in step.carried if state.elements],
         )
 
     def copied(self, state: Buffer, value: Buffer) -> tuple[str, str, str]:
         target = self.pointer(state)
-        return target, self.pointer(value), f"{state.elements} * sizeof *{target}"
+        count = state.bytes if state.packed else state.elements
+        return target, self.pointer(value), f"{count} * sizeof *{target}"
 
     def call(self, loops: Loops) -> Call:
-        kernel, arguments = kernel_of(loops, dict(self.program.offsets))
+        kernel, arguments = kernel_of(loops, self.program.offsets)
         if kernel not in self.functions:
             function = self.names.add(_function_name(loops, len(self.functions)))
             self.functions[kernel] = function

@@ -9,6 +9,7 @@ from onnx import defs
 
 from onnxc.errors import Problem
 from onnxc.op import load_operators, schema_at, schemas
+from onnxc.passes.where import quoted
 from onnxc.values import type_text
 
 _Option = defs.OpSchema.FormalParameterOption
@@ -91,6 +92,6 @@ def output_type_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> It
 def _type_problem(
     side: str, formal: defs.OpSchema.FormalParameter, value: ir.Value, where: str
 ) -> Problem:
-    fact = f"{side} {formal.name} ('{value.name}') is {type_text(value.type)}"
+    fact = f"{side} {formal.name} ({quoted(value.name or '')}) is {type_text(value.type)}"
     allowed = ", ".join(sorted(t for t in formal.types if t.startswith("tensor")))
     return Problem(where, fact, f"this version allows {allowed}")

@@ -40,14 +40,15 @@ LARGEST_TENSOR: Final = 2**63 - 1
 
 def infer(model: ir.Model) -> None:
     """Raises ModelError with every problem of the model."""
-    problems = open_dims_problem(model)
-    walk = _Walk(complete=not problems)
+    problems: list[Problem] = []
+    open_dims = open_dims_problem(model)
+    walk = _Walk(complete=not open_dims)
     for value in model.graph.inputs:
         problems += walk.check_input(value)
     for number, node in enumerate(list(model.graph)):
         problems += walk.check_node(node, number)
-    if problems:
-        raise ModelError(problems)
+    if problems or open_dims:
+        raise ModelError([*problems, *open_dims])
 
 
 def node_label(node: ir.Node, number: int, version: int) -> str:
@@ -66,7 +67,7 @@ class _Walk:
         self.inferred: dict[object, list[onnx.TypeProto]] = {}
 
     def check_input(self, value: ir.Value) -> Iterator[Problem]:
-        where = f"input '{value.name}'"
+        where = f"input {quoted(value.name or '')}"
         if not isinstance(value.type, ir.TensorType):
             yield Problem(where, f"{type_text(value.type)} is not supported", "only tensors are")
         else:
@@ -154,19 +155,19 @@ class _Walk:
             told = ir.serde.deserialize_type_proto_for_type(inferred)
             shape = ir.serde.deserialize_type_proto_for_shape(inferred)
             if value.type is not None and told is not None and value.type != told:
-                fact = f"output '{value.name}' is {type_text(told)}"
+                fact = f"output {quoted(value.name or '')} is {type_text(told)}"
                 remedy = f"the model declares {type_text(value.type)}"
                 yield Problem(where, fact, remedy)
             value.type = told
             if shape is not None:
                 declared = value.shape
                 if declared is not None and _contradicts(declared, shape):
-                    fact = f"output '{value.name}' has shape {shape}"
+                    fact = f"output {quoted(value.name or '')} has shape {shape}"
                     yield Problem(where, fact, f"the model declares {declared}")
                 value.shape = shape if declared is None else _merged(shape, declared)
         if value.type is None or static_shape(value) is None:
             if self.complete:
-                fact = f"the shape of output '{value.name}' is not known at compile time"
+                fact = f"the shape of output {quoted(value.name or '')} is unknown at compile time"
                 yield Problem(where, fact, "declare it, or fix the dimensions with --dim")
             self.unknown.add(value)
             return
@@ -202,9 +203,9 @@ def _inferred_outputs(node: ir.Node) -> list[onnx.TypeProto]:
     try:
         found = shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=opset)
     except shape_inference.InferenceError as error:
-        shapes = ", ".join(f"{value.name} {shape_text(value)}" for value in inputs)
+        shapes = ", ".join(f"{quoted(value.name or '')} {shape_text(value)}" for value in inputs)
         fact = str(error).rpartition("InferenceError]")[2].strip().rstrip(".")
-        raise RefusalError(f"{fact} (inputs {shapes})") from None
+        raise RefusalError(f"{fact} (inputs {shapes})" if shapes else fact) from None
     return [found.get(value.name or "", onnx.TypeProto()) for value in node.outputs]
 
 

@@ -97,6 +97,9 @@ def _header_problems(model: onnx.ModelProto) -> list[Problem]:
         found.append(Problem("model", fact, "re-export the model"))
     if not model.HasField("graph"):
         found.append(Problem("model", "has no graph", "re-export the model"))
+    elif not model.graph.output:
+        remedy = "name its results as graph outputs"
+        found.append(Problem("model", "has no outputs, so there is nothing to compute", remedy))
     if not model.opset_import:
         found.append(Problem("model", "has no opset import", "re-export the model"))
     return found

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from onnxc.dtypes import UINT8
-from onnxc.kernel import Branch, Buffer, Fold, Load, Loops, Program, Repeat, Step, walk
+from onnxc.kernel import Branch, Buffer, Load, Loops, Program, Repeat, Step, walk
 
 ALIGNMENT: Final = 64
 """Of every buffer, in bytes: one cache line, the widest vector."""
@@ -61,22 +61,28 @@ def _used(part: Step | Program) -> list[Buffer]:
 def _plan(program: Program, foreign: frozenset[Buffer]) -> tuple[dict[Buffer, int], int]:
     """Offsets and size for the buffers of `program` that are not somebody else's.
 
-    What only one nested program uses is planned there, as a sub-arena that lives for its step.
+    What only one nested program uses is planned there. Each step with nested programs has one
+    sub-arena, which lives for the step: of the two programs of a Branch only one runs.
     """
     spans = {b: span for b, span in lifetimes(program).items() if b not in foreign}
     users = Counter(buffer for step in program.steps for buffer in _used(step))
     arenas: list[tuple[Buffer, dict[Buffer, int]]] = []
     for position, step in enumerate(program.steps):
-        own = _named_by(step)
-        for nested in nested_programs(step):
-            used = set(_used(nested))
-            private = {b for b in used if users[b] == 1 and b in spans and b not in own}
-            inner, size = _plan(nested, frozenset(used - private))
-            arena = Buffer("", (size,), UINT8, "workspace")
-            arenas.append((arena, inner))
-            spans[arena] = Span(position, position)
-            for buffer in private:
-                del spans[buffer]
+        nested = nested_programs(step)
+        if not nested:
+            continue
+        users.update(buffer for part in nested for buffer in _used(part))
+        inner: dict[Buffer, int] = {}
+        size = 0
+        for part in nested:
+            used, own = set(_used(part)), _named_by(step)
+            private = {b for b in used if users[b] == 2 and b in spans and b not in own}
+            placed, needed = _plan(part, frozenset(used - private))
+            inner, size = inner | placed, max(size, needed)
+            spans = {b: span for b, span in spans.items() if b not in private}
+        arena = Buffer("", (size,), UINT8, "workspace")
+        arenas.append((arena, inner))
+        spans[arena] = Span(position, position)
     offsets, size = _placed(spans, _in_place(program, spans))
     for arena, inner in arenas:
         base = offsets.pop(arena)
@@ -111,14 +117,28 @@ def _in_place(program: Program, spans: dict[Buffer, Span]) -> dict[Buffer, Buffe
 
 
 def _overwritable(step: Loops, buffer: Buffer) -> bool:
-    """Whether the kernel reads each element of `buffer` only just before it writes the same."""
-    if buffer is step.out or buffer.bytes != step.out.bytes:
+    """Whether the kernel reads each element of `buffer` only just before it writes the same.
+
+    A plain copy is memcpy, which needs two places.
+    """
+    if buffer is step.out or buffer.bytes != step.out.bytes or isinstance(step.value, Load):
         return False
-    if buffer.dtype.c_type != step.out.dtype.c_type:
+    if buffer.dtype.c_type != step.out.dtype.c_type or not _one_to_one(step):
         return False
     loads = [n for n in walk(step.value) if isinstance(n, Load) and n.buffer is buffer]
-    folded = any(isinstance(node, Fold) for node in walk(step.value))
-    return not folded and all(node.flat == step.where[0] for node in loads)
+    return all(node.flat == step.where[0] for node in loads)
+
+
+def _one_to_one(step: Loops) -> bool:
+    """Whether no two iterations store to one element: each axis walks within the next stride."""
+    looping = [axis for axis in step.axes if axis.extent > 1]
+    strides = [(abs(step.where[0].stride(axis)), axis.extent) for axis in looping]
+    room = step.out.elements
+    for stride, extent in sorted(strides, reverse=True):
+        if not 0 < stride * extent <= room:
+            return False
+        room = stride
+    return True
 
 
 def _placed(

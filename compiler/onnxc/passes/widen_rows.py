@@ -15,6 +15,7 @@ from onnxc.kernel import (
     At,
     Axis,
     Buffer,
+    Checked,
     Fold,
     Load,
     Loops,
@@ -101,9 +102,14 @@ def _short_row(loops: Loops) -> _Row | None:
     if len(loops.axes) < 2 or loops.axes[-1].extent >= SHORT:
         return None
     outer, inner = loops.axes[-2:]
+    if not loops.where[0].walks_as_one(outer, inner):
+        return None
     repeating = []
     for node in walk(loops.value):
-        if isinstance(node, Fold | At) or (isinstance(node, Load) and node.flat.dynamic):
+        # Of the codes that a kernel finds it tells the lowest: with Checked it must stay whole.
+        if isinstance(node, Fold | At | Checked):
+            return None
+        if isinstance(node, Load) and node.flat.dynamic:
             return None
         if isinstance(node, Load) and not node.flat.walks_as_one(outer, inner):
             if [axis for axis, _ in node.flat.terms] != [inner]:

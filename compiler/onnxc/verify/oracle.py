@@ -43,7 +43,7 @@ class OnnxRuntime:
 
     def __init__(self, source: Path | onnx.ModelProto, compiled: Compiled) -> None:
         if importlib.util.find_spec("onnxruntime") is None:
-            raise RefusedError("it is not installed (pip install 'onnxc[verify]')")
+            raise RefusedError("it is not installed (pip install onnxruntime)")
         import onnxruntime
 
         self.title = f"onnxruntime {onnxruntime.__version__}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -108,7 +109,7 @@ class Verification:
 
 
 def verify_model(
-    source: Path | onnx.ModelProto,
+    source: str | os.PathLike[str] | onnx.ModelProto,
     *,
     c_source: Path | None = None,
     dims: Mapping[str, int] | None = None,
@@ -128,6 +129,8 @@ def verify_model(
 
     Raises ModelError, UsageError (a C file that does not fit the model, too), ToolError, RunError.
     """
+    if isinstance(source, str | os.PathLike):
+        source = Path(source)
     if against not in CHOICES:
         raise UsageError(f"no reference '{against}'; there are {', '.join(CHOICES)}")
     model = _model(source, c_source, dims or {})
