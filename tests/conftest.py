@@ -12,6 +12,9 @@ from tests.models import STRICT
 
 ROOT = Path(__file__).parents[1]
 
+# Every program that any test compiles goes through onnxc.check.
+os.environ["ONNXC_DEBUG"] = "1"
+
 # A time limit for each example would make a slow machine fail.
 settings.register_profile("onnxc", deadline=None)
 settings.load_profile("onnxc")

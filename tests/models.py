@@ -17,8 +17,8 @@ import pytest
 from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-import onnxc
 from onnxc.arrays import object_array, text_bytes
+from onnxc.compiled import CompiledModel
 from onnxc.dtypes import BY_CODE, ElementType, numpy_dtype
 from onnxc.errors import ModelError
 from onnxc.op import OPSET
@@ -125,9 +125,10 @@ class Batch:
 
 
 def run(
-    source: ModelProto, given: Mapping[str, Array] | None = None, name: str | None = None
+    source: ModelProto, given: Mapping[str, Array] | None = None, *, plain: bool = False
 ) -> dict[str, Array]:
-    compiled = onnxc.compile(source, name=name)
+    """The outputs; with `plain` every value is in a buffer of its own and nothing is fused."""
+    compiled = CompiledModel(compile_model(source, plain=plain))
     outputs = {key: _as_bytes(array) for key, array in compiled.run(given or {}).items()}
     assert_same(evaluate_model(source, given or {}), outputs)
     return outputs

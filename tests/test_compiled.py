@@ -3,7 +3,6 @@
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,6 @@ STRING = BY_NAME["string"]
 FLOAT = BY_NAME["float"]
 INT4 = BY_NAME["int4"]
 NUMERIC = [dtype for dtype in ELEMENT_TYPES if dtype is not STRING]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ONNXC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def identity(dtype: ElementType, *shape: int) -> onnx.ModelProto:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -96,12 +97,17 @@ def test_every_value_of_16_bits(name: str) -> None:
 
 
 @pytest.mark.usefixtures("strict_c")
-def test_strings_keep_all_bytes() -> None:
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_strings_keep_all_bytes(
+    compiler: str, tool: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a string that is longer than C's longest literal."""
+    monkeypatch.setenv("CC", tool(compiler))
     every_byte = bytes(range(256))
     batch = Batch()
     add_both(batch, strings(*STRINGS, every_byte, every_byte * 40))
     add_both(batch, strings(*STRINGS[:4]).reshape(2, 1, 2))
-    for text in (*STRINGS, b'"', b"\\", b"??/", b"%s", b"1\n2\r"):
+    for text in (*STRINGS, b'"', b"\\", b"??/", b"%s", b"1\n2\r", b"a" * 64, b"a" * 5000 + b"\0"):
         add_both(batch, strings(text).reshape(()))
     batch.check()
 
@@ -115,6 +121,22 @@ def test_shapes() -> None:
             if shape != (1000, 1000) or dtype.name in ("float", "int4"):
                 batch.add("Identity", [any_bits(dtype, *shape)], any_bits(dtype, *shape))
     batch.check()
+
+
+def test_pointers_to_no_elements_may_be_null() -> None:
+    shape = [3, 0]
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Equal", ["x", "x"], ["z"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, shape),
+            helper.make_tensor_value_info("z", TensorProto.BOOL, shape),
+        ],
+    )
+    built = onnxc.compile(model(graph)).build()
+    assert built.lib.model_run(*[built.ffi.NULL] * 4) == 0
+    assert built.lib.model_run_static(*[built.ffi.NULL] * 3) == 0
 
 
 # Bool: any byte other than 0 is true; what comes out is always 0 or 1.

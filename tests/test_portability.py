@@ -12,14 +12,10 @@ import pytest
 
 from onnxc.dtypes import BY_CODE
 from onnxc.pipeline import Compiled, compile_model
+from tests.models import STRICT
 from tests.portable_models import LARGE_CONSTANTS, write_models
 from tests.portable_program import program
 
-STRICT = shlex.split("""
-    -std=c99 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion
-    -Wundef -Wmissing-prototypes -Wstrict-prototypes -Wcast-align -Wcast-qual -Wfloat-equal -Wvla
-    -Werror
-""")
 SANITIZED = shlex.split("-std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all")
 MACHINES = [("s390x", "big-endian"), ("aarch64", "little-endian"), ("riscv64", "little-endian")]
 

@@ -1,0 +1,178 @@
+"""The checker itself: each rule has a program that breaks it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from onnxc.check import InvalidProgramError, Peak, check_plan, check_program
+from onnxc.dtypes import BY_NAME, UINT8
+from onnxc.kernel import (
+    Axis,
+    Branch,
+    Buffer,
+    Checked,
+    Expr,
+    Fold,
+    Index,
+    Loops,
+    Program,
+    Repeat,
+    Status,
+    along,
+    apply,
+    at,
+    compare,
+    load,
+)
+from onnxc.passes.plan_memory import plan_memory
+from tests.kernels.programs import (
+    BOOL,
+    FLOAT,
+    INT64,
+    buffer,
+    const,
+    constant,
+    copy,
+    over,
+    peak,
+    planned,
+)
+
+X, Y = buffer("x", "input", FLOAT, 4), buffer("y", "output", FLOAT, 4)
+FLAG, COUNT = buffer("flag", "input", BOOL), buffer("count", "input", INT64)
+I, J, TWO = Axis(4), Axis(4), Axis(2)  # noqa: E741  (as the C names its loops)
+A, B = (buffer(name, "workspace", FLOAT, 4) for name in "ab")
+PACKED = buffer("p", "output", BY_NAME["int4"], 4)
+W = constant(np.zeros(4, np.float32), FLOAT)
+X_I = load(X, [along(I)])
+
+
+def program(*steps: Loops | Branch | Repeat, out: Buffer = Y) -> Program:
+    return Program((X, FLAG, COUNT), (out,), steps)
+
+
+def repeat(*pairs: tuple[Buffer, Buffer], body: Iterable[Loops] = ()) -> Repeat:
+    return Repeat(COUNT, None, None, Program(steps=tuple(body)), pairs)
+
+
+def fold(axes: tuple[Axis, ...], value: Expr, operation: str = "sum") -> Fold:
+    return Fold(value.dtype, operation, axes, value)
+
+
+def nibbles(count: int) -> Expr:
+    zero = const(0, BY_NAME["int4"])
+    return apply("pack", *[zero] * count, dtype=UINT8)
+
+
+BROKEN: list[tuple[str, Program]] = [
+    ("an axis that nothing loops over", program(over(Y, load(X, [along(J)]), I))),
+    ("an axis that nothing loops over", program(Loops(Y, (along(J),), (I,), X_I))),
+    ("an axis loops twice", program(Loops(Y, (along(I),), (I, I), X_I))),
+    ("bound already", program(over(Y, fold((I,), X_I), I))),
+    ("bound already", program(over(Y, fold((J,), fold((J,), load(X, [along(J)]))), I))),
+    ("an index of 1 to 4 into 4", program(over(Y, load(X, [along(I) + 1]), I))),
+    ("an index of -3 to 0 into 4", program(over(Y, load(X, [along(I) * -1]), I))),
+    ("an index of 0 to 6 into 4", program(Loops(Y, (along(I) * 2,), (I,), X_I))),
+    ("not in normal form", program(over(Y, load(X, [Index(0, ((TWO, 1), (I, 0)))]), I))),
+    ("2 indices for 'x' of rank 1", program(over(Y, load(X, [along(I), Index()]), I))),
+    ("an index that is no integer", program(over(Y, load(X, [Index(0, (), ((X_I, 1),))]), I))),
+    ("depends on data", program(Loops(Y, (Index(0, (), ((at(along(I)), 1),)),), (I,), X_I))),
+    ("stores int64 into float", program(over(Y, at(along(I)), I))),
+    ("Checked of float by int64", program(over(Y, Checked(FLOAT, X_I, at(Index()), Status(2)), I))),
+    ("a Fold of bool by sum", program(over(Y, fold((J,), const(1, BOOL)), I))),
+    ("a Fold of float by mean", program(over(Y, fold((J,), X_I, "mean"), I))),
+    ("equal of different types", program(over(Y, compare("equal", X_I, const(1, INT64)), I))),
+    ("stores no packed int4", program(over(PACKED, const(0, BY_NAME["int4"]), I), out=PACKED)),
+    ("stores no packed int4", program(Loops(PACKED, (along(TWO),), (TWO,), nibbles(4)))),
+    ("an index of 0 to 3 into 2", program(Loops(PACKED, (along(I),), (I,), nibbles(2)))),
+    ("writes 'x', which is of kind input", program(copy(X, X), copy(Y, X))),
+    ("of kind constant", program(copy(W, X), copy(Y, X))),
+    ("reads 'a' before it is written", program(copy(Y, A))),
+    ("reads 'a' before it is written", program(Loops(A, (along(TWO),), (TWO,), X_I), copy(Y, A))),
+    ("output 'y' is not written", program()),
+    ("output 'y' is not written", program(Branch(FLAG, Program(steps=(copy(Y, X),)), Program()))),
+    ("output 'y' is not written", program(repeat(body=[copy(Y, X)]))),
+    ("the condition is no bool scalar", program(Branch(X, Program(), Program()), copy(Y, X))),
+    ("the count is no int64", program(Repeat(FLAG, None, None, Program(), ()), copy(Y, X))),
+    ("reads 'a' before it is written", program(repeat((A, X)), copy(Y, X))),
+    ("both a state and what", program(copy(A, X), copy(B, X), repeat((A, B), (B, A)), copy(Y, A))),
+    ("a state is carried twice", program(copy(A, X), repeat((A, X), (A, X)), copy(Y, A))),
+    ("does not fit the state", program(copy(A, X), repeat((A, COUNT)), copy(Y, A))),
+    ("is no input of the program", program(copy(Y, buffer("other", "input", FLOAT, 4)))),
+    ("is no output of the program", program(copy(Y, X), copy(buffer("o", "output", FLOAT, 4), X))),
+]
+
+
+@pytest.mark.parametrize(("fault", "broken"), BROKEN)
+def test_a_broken_program(fault: str, broken: Program) -> None:
+    with pytest.raises(InvalidProgramError) as caught:
+        check_program(broken)
+    assert fault in str(caught.value)
+
+
+def test_nothing_is_read_where_a_loop_is_empty() -> None:
+    none = Axis(0)
+    empty = buffer("e", "input", FLOAT, 0)
+    value = Fold(FLOAT, "sum", (none,), load(empty, [along(none)]))
+    check_program(Program((empty,), (Y,), (over(Y, value, I),)))
+
+
+def turned(out: Buffer, source: Buffer) -> Loops:
+    """Cannot run in place: it reads what it has overwritten."""
+    axis = Axis(4)
+    return over(out, load(source, [along(axis) * -1 + 3]), axis)
+
+
+def compared(out: Buffer, source: Buffer) -> Loops:
+    """Can run in place."""
+    axis = Axis(4)
+    one = load(source, [along(axis)])
+    return over(out, Checked(FLOAT, one, compare("equal", one, one), Status(2)), axis)
+
+
+def moved(offsets: dict[Buffer, int], *steps: Loops | Repeat | Branch) -> Program:
+    """A plan with the given offsets in place of its own."""
+    plan = plan_memory(program(*steps))
+    places = {**plan.offsets, **offsets}
+    size = max(offset + b.bytes for b, offset in places.items())
+    return replace(plan, offsets=places, workspace_size=size)
+
+
+STEPS = (copy(A, X), turned(B, A), turned(Y, B))
+ALIVE = (copy(A, X), copy(B, X), turned(Y, A), turned(Y, B))
+ALIVE_TOO = (copy(A, X), compared(B, A), *ALIVE[2:])
+BODY = (turned(B, A), turned(C := buffer("c", "workspace", FLOAT, 4), B))
+LOOP = (copy(A, X), repeat((A, C), body=BODY), turned(Y, A))
+
+
+@pytest.mark.parametrize(
+    ("fault", "broken"),
+    [
+        ("writing 'b' destroys 'a'", lambda: moved({A: 0, B: 0}, *STEPS)),
+        ("writing 'b' destroys 'a'", lambda: moved({A: 0, B: 0}, *ALIVE)),
+        ("writing 'b' destroys 'a'", lambda: moved({A: 0, B: 0}, *ALIVE_TOO)),
+        ("writing 'c' destroys 'b'", lambda: moved({B: 64, C: 64}, *LOOP)),
+        ("writing 'a' destroys 'c'", lambda: moved({A: 0, C: 0}, *LOOP)),
+        ("'a' is at 4", lambda: moved({A: 4}, *STEPS)),
+        ("'x' is placed in the workspace", lambda: moved({X: 128}, *STEPS)),
+        ("'a' has no place", lambda: replace(moved({}, *STEPS), offsets={B: 0})),
+        ("the workspace has 7 bytes", lambda: replace(moved({}, *STEPS), workspace_size=7)),
+    ],
+)
+def test_a_broken_plan(fault: str, broken: Callable[[], Program]) -> None:
+    with pytest.raises(InvalidProgramError) as caught:
+        check_plan(broken())
+    assert fault in str(caught.value)
+
+
+def test_peaks() -> None:
+    """Bytes planned, and what no plan can do without."""
+    assert peak(program(*STEPS)) == Peak(64 + 16, 32)
+    assert peak(program(copy(A, X), compared(B, A), turned(Y, B))) == Peak(16, 16)
+    assert peak(program(copy(Y, X))) == Peak(0, 0)
+
+
+def test_what_the_passes_make_is_valid() -> None:
+    check_plan(planned(program(*LOOP)))
