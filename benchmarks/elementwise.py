@@ -1,9 +1,10 @@
-"""Identity and Equal against onnxruntime: one thread, buffers at hand, interleaved, medians.
+"""Identity and Equal against onnxruntime: one thread, buffers at hand, in turn, medians.
 
-    python benchmarks/elementwise.py [--markdown] [--large] [--only WORD] [--rounds N]
+    python benchmarks/elementwise.py [--markdown] [--all] [--only WORD] [--rounds N]
 
 "C" is built as onnxc.compile does, for this machine (-O3 -march=native), "plain" with -O3 alone.
-A figure of the columns "x" is how many times as fast as onnxruntime.
+"memcpy" moves as many bytes: nothing that reads and writes them all is much faster. "C x" and
+"plain x" say how many times as fast as onnxruntime.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import harness
 import numpy as np
-from onnx import TensorProto
+
+import harness
+import strings
 from onnxc.dtypes import BY_NAME, numpy_dtype
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ NUMBERS: Final = (
     *("uint64", "uint32", "uint16", "uint8", "bool"),
 )
 HALVES: Final = ("float16", "bfloat16")
+COLUMNS: Final = ("ORT", "memcpy", "C", "plain")
+HEAD: Final = ("", "ORT us", "memcpy us", "C us", "plain us", "C GB/s", "C x", "plain x")
 Shape = tuple[int, ...]
 
 
@@ -46,7 +50,8 @@ class Case:
 
     @property
     def title(self) -> str:
-        texts = ["[" + ",".join(map(str, shape)) + "]" for shape in self.shapes]
+        shapes = dict.fromkeys(self.shapes)
+        texts = ["[" + ",".join(map(str, shape)) + "]" for shape in shapes]
         return f"{self.operator} {self.dtype} {' == '.join(texts)}"
 
 
@@ -79,13 +84,18 @@ def short_rows(dtype: str = "float") -> Iterator[Case]:
             yield Case("Equal", ((rows, inner), other), dtype)
 
 
-def cases(large: bool) -> Iterator[Case]:
+def cases() -> Iterator[Case]:
     yield from same_shape(NUMBERS + HALVES)
-    yield from (Case("Identity", ((MILLION,),), dtype) for dtype in ("float8e4m3fn", "int4"))
-    yield from broadcasts(("float", "int64", "bool", "float16"))
+    yield from same_shape(("float", "double", "int64", "int8"), MILLION // 8)
+    yield Case("Identity", ((MILLION,),), "int4")
+    yield from broadcasts(("float",))
+    yield Case("Equal", ((THIRD // 8, 3), (3,)), "float")
+
+
+def more_cases() -> Iterator[Case]:
+    yield from broadcasts(("int64", "bool", "float16"))
     yield from short_rows()
-    if large:
-        yield from same_shape(("float", "int8"), 16 * MILLION)
+    yield from same_shape(("float", "int8"), 16 * MILLION)
 
 
 def values(case: Case, shape: Shape) -> NDArray[Any]:
@@ -110,46 +120,59 @@ def measured(case: Case, rounds: int) -> list[str]:
     proto = harness.model(case.operator, case.shapes, case.output, kind)
     inputs = {chr(ord("a") + n): values(case, shape) for n, shape in enumerate(case.shapes)}
     right = expected(case, inputs)
-    outputs = {name: harness.aligned(right.shape, right.dtype) for name in ("ort", "C", "plain")}
+    outputs = {name: harness.aligned(right.shape, right.dtype) for name in COLUMNS}
     calls = {
         "C": harness.c_call(proto, inputs, {"y": outputs["C"]}),
         "plain": harness.c_call(proto, inputs, {"y": outputs["plain"]}, harness.PLAIN),
     }
-    runtime = harness.runtime_call(proto, inputs, {"y": outputs["ort"]})
+    runtime = harness.runtime_call(proto, inputs, {"y": outputs["ORT"]})
     if runtime is not None:
-        calls["ort"] = runtime
-    if case.operator == "Identity":
-        calls["memcpy"] = harness.memcpy(inputs["a"], harness.aligned(right.shape, right.dtype))
-    times = harness.medians(calls, rounds)
-    for name in calls.keys() & outputs.keys():
+        calls["ORT"] = runtime
+    moved = sum(array.nbytes for array in (*inputs.values(), right))
+    times = harness.medians({**calls, "memcpy": harness.memcpy(moved)}, rounds)
+    for name in calls:
         np.testing.assert_array_equal(outputs[name].view(np.uint8), right.view(np.uint8), name)
-    moved = sum(array.nbytes for array in inputs.values()) + right.nbytes
-    return row(case, times, moved)
+    return row(case.title, times, moved)
 
 
-def row(case: Case, times: dict[str, float], moved: int) -> list[str]:
-    ort = times.get("ort")
-    ratios = [f"{ort / times[name]:.2f}" if ort else "" for name in ("C", "plain")]
+def measured_strings(digits: int, rounds: int) -> list[str]:
+    """Equal of a million decimal numbers of so many digits."""
+    rng = np.random.default_rng(0)
+    numbers = [10 ** (digits - 1) + rng.integers(0, 3, MILLION) for _ in "ab"]
+    shapes = [array.shape for array in numbers]
+    proto = harness.model("Equal", shapes, shapes[0], BY_NAME["string"].code)
+    outputs = {name: harness.aligned((MILLION,), np.dtype(bool)) for name in COLUMNS}
+    calls = {
+        "ORT": strings.runtime_call(proto, numbers, outputs["ORT"]),
+        "C": strings.c_call(proto, numbers, outputs["C"]),
+        "plain": strings.c_call(proto, numbers, outputs["plain"], harness.PLAIN),
+    }
+    moved = 2 * (16 + digits) * MILLION + MILLION
+    times = harness.medians({**calls, "memcpy": harness.memcpy(moved)}, rounds)
+    for name in calls:
+        np.testing.assert_array_equal(outputs[name], numbers[0] == numbers[1], name)
+    return row(f"Equal string [{MILLION}], {digits} bytes each", times, moved)
+
+
+def row(title: str, times: dict[str, float], moved: int) -> list[str]:
+    runtime = times.get("ORT")
+    ratios = [f"{runtime / times[name]:.2f}" if runtime else "" for name in ("C", "plain")]
     shown = [f"{times[name] / 1e3:.1f}" if name in times else "" for name in COLUMNS]
-    return [case.title, *shown, f"{moved / times['C']:.0f}", *ratios]
-
-
-COLUMNS: Final = ("ort", "memcpy", "C", "plain")
-HEAD: Final = ("", "ORT us", "memcpy us", "C us", "plain us", "C GB/s", "C x", "plain x")
+    return [title, *shown, f"{moved / times['C']:.0f}", *ratios]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
-    parser.add_argument("--large", action="store_true", help="also 16M elements")
+    parser.add_argument("--all", action="store_true", help="more types, shapes and sizes")
     parser.add_argument("--only", default="", help="cases whose title contains this")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
-    rows = [
-        measured(case, options.rounds)
-        for case in cases(options.large)
-        if options.only in case.title
-    ]
+    chosen = [*cases(), *(more_cases() if options.all else ())]
+    chosen = [case for case in chosen if options.only in case.title]
+    rows = [measured(case, options.rounds) for case in chosen]
+    if options.only in "Equal string":
+        rows += [measured_strings(digits, options.rounds) for digits in (9, 19)]
     harness.show("Elementwise, one thread", [HEAD, *rows], markdown=options.markdown)
     print(harness.machine())
 

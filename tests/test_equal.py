@@ -12,7 +12,8 @@ from onnx import TensorProto, helper
 from onnxc import evaluate
 from onnxc.compiled import CompiledModel
 from onnxc.dtypes import BOOL, BY_NAME, ElementType, numpy_dtype
-from onnxc.emit.module import Banner, emit
+from onnxc.emit.interface import Banner
+from onnxc.emit.module import emit
 from onnxc.kernel import Buffer, Loops, Program, along, compare, load
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory

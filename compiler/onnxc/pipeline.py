@@ -17,7 +17,8 @@ from onnxc import evaluate
 from onnxc.check import check_plan, check_program
 from onnxc.dtypes import ElementType
 from onnxc.dump import dump
-from onnxc.emit.module import Banner, Module, Port, TextSink, emit
+from onnxc.emit.interface import Banner, Port
+from onnxc.emit.module import Module, TextSink, emit
 from onnxc.errors import UsageError
 from onnxc.kernel import Program
 from onnxc.names import comment_text, model_name

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from onnxc import arrays, library
 from onnxc.check import Peak, check_plan, check_program
 from onnxc.dtypes import BY_NAME, ElementType
-from onnxc.emit.module import Banner
+from onnxc.emit.interface import Banner
 from onnxc.evaluate import Memory
 from onnxc.kernel import (
     Axis,

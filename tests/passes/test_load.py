@@ -100,6 +100,28 @@ def test_an_input_with_an_initializer_is_a_constant() -> None:
     assert loaded.graph.initializers["w"].shape == [2]
 
 
+@pytest.mark.parametrize("declared", ["float[N]", "float[]", "float[?]", "float"])
+def test_an_initializer_settles_what_its_output_leaves_open(declared: str) -> None:
+    model = parse(
+        f"g (float x) => ({declared} w, float y) <float[2] w = {{1, 2}}> {{ y = Identity(x) }}"
+    )
+    if declared == "float[]":
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+    if declared == "float":
+        model.graph.output[0].ClearField("type")
+    loaded = load(model)
+    assert loaded.graph.outputs[0].shape == [2]
+    assert loaded.graph.outputs[0].type == ir.TensorType(ir.DataType.FLOAT)
+
+
+def test_devices_are_nobodys_business() -> None:
+    """onnx_ir refuses a node's device configuration that is not whole."""
+    model = sound()
+    model.ir_version = 11
+    model.graph.node[0].device_configurations.add(pipeline_stage=1)
+    assert not load(model).graph.node(0).device_configurations
+
+
 def test_missing_optional_inputs_and_outputs() -> None:
     model = parse('g (float[4] x) => (float[4] y) { [n] y, "" = Dropout(x, "", "") }')
     model.graph.node[0].input[:] = ["x", "", ""]

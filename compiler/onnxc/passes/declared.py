@@ -38,7 +38,10 @@ def other_faults(info: onnx.ValueInfoProto) -> Iterator[Fault]:
 
 def constant_faults(info: onnx.ValueInfoProto, tensor: onnx.TensorProto) -> Iterator[Fault]:
     """Where a declaration contradicts the initializer of the same name."""
-    if not info.type.HasField("tensor_type"):
+    kind = info.type.WhichOneof("value")
+    if kind not in (None, "tensor_type"):
+        yield f"is declared as a {kind.removesuffix('_type')} but holds a tensor", ""
+    if kind != "tensor_type":
         return
     declared = info.type.tensor_type
     if declared.elem_type not in (0, tensor.data_type):

@@ -156,14 +156,14 @@ class Inspector:
                 level.defined[tensor.name] = _INITIALIZER  # an input may have a default
             else:
                 self._define(tensor.name, _INITIALIZER, what, level, outer)
+            infos = declared.get(tensor.name, ())
             if not faults:
-                faults.extend(
-                    dict.fromkeys(
-                        fault
-                        for info in declared.get(tensor.name, ())
-                        for fault in constant_faults(info, tensor)
-                    )
-                )
+                found = (fault for info in infos for fault in constant_faults(info, tensor))
+                faults.extend(dict.fromkeys(found))
+            if not faults:  # an output's declaration may leave open what the tensor says
+                for info in infos:
+                    told = onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+                    info.type.CopyFrom(told)
             self._tell(where, faults)
         graph.initializer.extend(tensor for tensor, _ in checked[len(graph.initializer) :])
         graph.ClearField("sparse_initializer")
@@ -176,6 +176,7 @@ class Inspector:
         for position, node in enumerate(level.nodes):
             level.current = position
             self._check_operator(node, level)
+            node.ClearField("device_configurations")  # where to run it; onnx_ir wants them whole
             for name in node.input:
                 if name and name not in level.defined:
                     self._check_use(name, level, levels)

@@ -1,0 +1,83 @@
+"""Lines of generated text: comments, long lines, names of nodes and buffers."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from onnxc.kernel import Buffer, Origin
+from onnxc.names import comment_text
+from onnxc.resources import environment
+
+WIDTH: Final = 100
+"""Columns that no line but data passes."""
+
+
+def render(template: str, **values: Any) -> str:
+    """A template's text; templates have the filter `wrap` for statements."""
+    jinja = environment()
+    jinja.filters.setdefault("wrap", wrapped)
+    return jinja.get_template(template).render(**values)
+
+
+def node_text(origin: Origin) -> str:
+    return f"{origin.operator} '{comment_text(origin.name)}'"
+
+
+def signature_text(origin: Origin) -> str:
+    return f"{node_text(origin)}: {origin.signature}"
+
+
+def buffer_text(buffer: Buffer) -> str:
+    shape = "".join(f"[{extent}]" for extent in buffer.shape)
+    name = f'"{comment_text(buffer.name)}" ' if buffer.name else ""
+    return f"{name}{buffer.dtype}{shape}"
+
+
+def listing(items: Iterable[str]) -> str:
+    """Items that `comment` breaks only in between."""
+    return ", ".join(item.replace(" ", "\0") for item in items)
+
+
+def comment(lines: Iterable[str]) -> list[str]:
+    """Wrapped, so that with its marks and indentation no line passes the width."""
+    parts = (part for line in lines for part in textwrap.wrap(line, WIDTH - 12) or [""])
+    return [part.replace("\0", " ") for part in parts]
+
+
+def commented(statement: str, note: str) -> str:
+    """A statement with a comment behind it or, where the line would be too long, before it."""
+    if len(statement) + len(note) + len(" /*  */") < WIDTH:
+        return f"{statement} /* {note} */"
+    indent = statement[: len(statement) - len(statement.lstrip())]
+    lines = "\n".join(f"{indent} * {line}" for line in comment([note]))
+    return f"{lines.replace(' *', '/*', 1)} */\n{wrapped(statement)}"
+
+
+def wrapped(line: str) -> str:
+    """A C line broken after commas and before operators; what follows is indented by 8 more."""
+    if len(line) < WIDTH:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 8)
+    out: list[str] = []
+    for piece in _pieces(line):
+        if out and len(out[-1]) + 1 + len(piece) < WIDTH:
+            out[-1] += f" {piece}"
+        else:
+            out.append(indent + piece if out else piece)
+    return "\n".join(out)
+
+
+_STRING_OR_BREAK: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=,) | (?=(?:[-+?:]|==|&&|\|\||\*) )')
+
+
+def _pieces(line: str) -> Iterator[str]:
+    """The parts between the places where a line may break, none of them inside a string."""
+    start = 0
+    for found in _STRING_OR_BREAK.finditer(line):
+        if found[0] == " ":
+            yield line[start : found.start()]
+            start = found.end()
+    yield line[start:]

@@ -1,0 +1,173 @@
+"""The text of the two files: wrapping, comments, names, and the same bytes every time."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+from onnxc.emit.text import wrapped
+from onnxc.kernel import Axis, Checked, Origin, Program, Status, along, at, compare, load
+from onnxc.pipeline import Compiled, compile_model
+from tests.kernels.programs import BOOL, FLOAT, INT64, buffer, const, emitted, over
+from tests.portable_models import LARGE_CONSTANTS, models
+
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+CHECKED = [(name, proto) for name, proto in models() if name != LARGE_CONSTANTS]
+
+
+@pytest.fixture(scope="module")
+def outputs() -> list[Compiled]:
+    return [compile_model(proto, name=f"m_{name}") for name, proto in CHECKED]
+
+
+def lines_of(compiled: Compiled) -> Iterator[str]:
+    """Without the constants, which are data."""
+    code = compiled.c_source.partition("\nstatic const ")[0]
+    yield from [*code.splitlines(), *compiled.body.splitlines(), *compiled.header.splitlines()]
+
+
+def test_lines_are_short(outputs: list[Compiled]) -> None:
+    """Macros, which have no place to break, excepted."""
+    for compiled in outputs:
+        long = [line for line in lines_of(compiled) if len(line) > 100]
+        assert [line for line in long if not line.startswith("#")] == []
+
+
+def test_the_text_is_plain_ascii_without_stray_blanks(outputs: list[Compiled]) -> None:
+    for compiled in outputs:
+        for text in (compiled.header, compiled.c_source):
+            assert text.isascii()
+            assert text.endswith("\n")
+            assert "\t" not in text
+            assert not re.search(r" $", text, re.MULTILINE)
+
+
+def test_comments_end_where_they_should(outputs: list[Compiled]) -> None:
+    """Whatever the names in them: outside of comments there is no `*/`, inside no `/*`."""
+    for compiled in outputs:
+        for text in (compiled.header, compiled.c_source):
+            without_strings = re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', text)
+            assert "*/" not in COMMENT.sub("", without_strings)
+            assert not any("/*" in found[2:] for found in COMMENT.findall(text))
+            assert "??" not in text
+
+
+def test_the_same_bytes_every_time(outputs: list[Compiled]) -> None:
+    for compiled, (name, proto) in zip(outputs, CHECKED, strict=True):
+        again = compile_model(proto, name=f"m_{name}")
+        assert again.header == compiled.header
+        assert again.c_source == compiled.c_source
+
+
+def test_equal_kernels_are_one_function() -> None:
+    shapes: list[Any] = [helper.make_tensor_value_info(n, 1, [8]) for n in "abcd"]
+    nodes = [helper.make_node("Equal", pair, [pair[0] + "y"]) for pair in ("ab", "cd")]
+    results = [helper.make_tensor_value_info(n, TensorProto.BOOL, [8]) for n in ("ay", "cy")]
+    graph = helper.make_graph(nodes, "g", shapes, results)
+    body = compile_model(helper.make_model(graph)).body
+    assert len(re.findall(r"^static void ", body, re.MULTILINE)) == 1
+    assert len(re.findall(r"^    equal_0\(", body, re.MULTILINE)) == 2
+
+
+def test_every_node_is_listed() -> None:
+    """Also one that was folded, one that is an alias, and one that nothing needs."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [8])
+    y = helper.make_tensor_value_info("y", TensorProto.BOOL, [8])
+    n = helper.make_tensor_value_info("n", TensorProto.INT64, [])
+    nodes = [
+        helper.make_node("Identity", ["x"], ["same"], name="alias"),
+        helper.make_node("Equal", ["same", "x"], ["y"], name="real"),
+        helper.make_node("Size", ["x"], ["n"], name="known"),
+        helper.make_node("Equal", ["x", "x"], ["unused"], name="dead"),
+    ]
+    model = helper.make_model(helper.make_graph(nodes, "g", [x], [y, n]))
+    run = compile_model(model).body.partition("onnxc_status model_run(")[2]
+    for name in ("alias", "real", "known", "dead"):
+        assert f"'{name}'" in run
+    assert "no output needs it" in run
+
+
+pieces = st.lists(st.sampled_from(["a", "bcd + ", "f(x, y), ", "-1 * ", '"s, t", ', "(" * 9]))
+
+
+@given(st.integers(0, 4), pieces)
+def test_wrapping_changes_blanks_only(depth: int, parts: list[str]) -> None:
+    line = "    " * depth + "x = " + "".join(parts) + "0;"
+    broken = wrapped(line)
+    assert re.sub(r"\s+", " ", broken).strip() == re.sub(r"\s+", " ", line).strip()
+    first, *rest = broken.splitlines()
+    assert len(first) - len(first.lstrip()) == 4 * depth
+    assert all(part.startswith(" " * (4 * depth + 8)) for part in rest)
+
+
+def test_wrapping_keeps_strings_whole() -> None:
+    line = "    y[i] = f(a[i], (onnxc_string){" + '"' + "a, b " * 30 + '", 150});'
+    assert '"' + "a, b " * 30 + '"' in wrapped(line)
+    assert len(wrapped("    f(" + "argument, " * 30 + "0);").splitlines()) > 1
+
+
+def test_a_kernel_names_its_nodes_in_wrapped_comments() -> None:
+    """However many and long; text that could end the comment is shown escaped."""
+    x, y, i = buffer("x", "input", FLOAT, 4), buffer("y", "output", BOOL, 4), Axis(4)
+    same = compare("equal", load(x, [along(i)]), const(1, FLOAT))
+    origins = tuple(Origin("Equal-19", f"{'n' * 70}*/ {n}", "x -> y") for n in range(12))
+    step = over(y, same, i)
+    program = Program((x,), (y,), (replace(step, origins=origins),))
+    body = emitted(program).body
+    assert max(map(len, body.splitlines())) <= 100
+    assert "*/" not in COMMENT.sub("", body)
+    assert "and 4 more nodes" in body
+
+
+def test_the_files_belong_together() -> None:
+    """Each header has a hash of its interface; what does not change the interface keeps it."""
+    hashes = []
+    for shape in ((4,), (5,), (4,)):
+        x, y = buffer("x", "input", FLOAT, *shape), buffer("y", "output", BOOL, *shape)
+        i = Axis(shape[0])
+        step = over(y, compare("equal", load(x, [along(i)]), const(1, FLOAT)), i)
+        compiled = emitted(Program((x,), (y,), (step,)))
+        (found,) = re.findall(r"#define P_INTERFACE (\w+)", compiled.header)
+        assert f"#if P_INTERFACE != {found}" in compiled.c_source
+        hashes.append(found)
+    assert hashes[0] == hashes[2] != hashes[1]
+
+
+def test_a_program_without_anything() -> None:
+    compiled = emitted(Program())
+    assert "onnxc_status p_run(p_workspace *workspace)" in compiled.header
+    assert "onnxc_status p_run_static(void)" in compiled.header
+
+
+def test_a_status_is_asked_for_only_where_one_can_arise() -> None:
+    y, i = buffer("y", "output", INT64, 4), Axis(4)
+    plain = Program((), (y,), (over(y, at(along(i)), i),))
+    assert "status" not in emitted(plain).body.replace("onnxc_status", "")
+    checked = Checked(INT64, at(along(i)), const(True, BOOL), Status.DIVISION_BY_ZERO)
+    assert "onnxc_first(status, " in emitted(Program((), (y,), (over(y, checked, i),))).body
+
+
+def test_indices_are_as_wide_as_they_must_be() -> None:
+    """An int32_t where every partial sum fits; only looked at, not run."""
+    for extent, wanted in ((2**31 - 1, "int32_t"), (2**31, "int64_t")):
+        x, y = buffer("x", "input", FLOAT, extent), buffer("y", "output", BOOL, extent)
+        i = Axis(extent)
+        step = over(y, compare("equal", load(x, [along(i)]), const(1, FLOAT)), i)
+        body = emitted(Program((x,), (y,), (step,))).body
+        assert f"for ({wanted} i = 0; i < {extent}; i++)" in body
+
+
+def test_onnx_names_are_kept_for_people() -> None:
+    x = helper.make_tensor_value_info("in put/1", TensorProto.FLOAT, [2])
+    y = helper.make_tensor_value_info("out:2", TensorProto.FLOAT, [2])
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["in put/1"], ["out:2"])], "g", [x], [y]
+    )
+    header = compile_model(helper.make_model(graph)).header
+    assert "const float in_put_1[2]" in header
+    assert '"in put/1"' in header

@@ -1,0 +1,233 @@
+"""lower: which values get a buffer, what the kernels are called after, and linear time."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import onnx_ir as ir
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from onnxc.check import check_program
+from onnxc.compiled import CompiledModel
+from onnxc.kernel import Load, Loops, Program, walk
+from onnxc.passes.infer import infer
+from onnxc.passes.load import load
+from onnxc.passes.lower import BUFFER_LIMIT, NODE_LIMIT, lower
+from onnxc.passes.simplify import simplify
+from onnxc.pipeline import compile_model
+from tests.models import any_bits, assert_same, model
+from tests.portable_models import LARGE_CONSTANTS, models
+
+FLOAT, BOOL, INT4 = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT4
+
+
+def tensor(name: str, code: int = BOOL, *shape: int) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, code, shape)
+
+
+def node(operator: str, inputs: str, output: str) -> NodeProto:
+    return helper.make_node(operator, inputs.split(), [output], name=f"n_{output}")
+
+
+def lowered(
+    nodes: list[NodeProto],
+    inputs: list[ValueInfoProto],
+    outputs: list[ValueInfoProto],
+    *,
+    plain: bool = False,
+) -> Program:
+    graph: ir.Model = load(model(helper.make_graph(nodes, "g", inputs, outputs)))
+    infer(graph)
+    simplify(graph)
+    program = lower(graph, plain=plain)
+    check_program(program)
+    return program
+
+
+def kernels(program: Program) -> list[Loops]:
+    return [step for step in program.steps if isinstance(step, Loops)]
+
+
+def chain(length: int) -> list[NodeProto]:
+    """x0 == b == b ... and so on."""
+    return [node("Equal", f"x{n} b", f"x{n + 1}") for n in range(length)]
+
+
+def test_elementwise_nodes_fuse() -> None:
+    inputs = [tensor("x0", BOOL, 4), tensor("b", BOOL, 4)]
+    program = lowered(chain(5), inputs, [tensor("x5", BOOL, 4)])
+    (kernel,) = kernels(program)
+    assert [origin.name for origin in kernel.origins] == [f"n_x{n}" for n in range(1, 6)]
+    assert {buffer.name for buffer in kernel.reads()} == {"x0", "b"}
+
+
+def test_plain_realises_every_value() -> None:
+    inputs = [tensor("x0", BOOL, 4), tensor("b", BOOL, 4)]
+    program = lowered(chain(5), inputs, [tensor("x5", BOOL, 4)], plain=True)
+    assert [step.out.name for step in kernels(program)] == [f"x{n}" for n in range(1, 6)]
+
+
+def test_expressions_stay_small() -> None:
+    inputs = [tensor("x0", BOOL, 4), tensor("b", BOOL, 4)]
+    steps = kernels(lowered(chain(200), inputs, [tensor("x200", BOOL, 4)]))
+    assert len(steps) > 1
+    assert all(len(list(walk(step.value))) <= NODE_LIMIT + 3 for step in steps)
+    assert sum(len(step.origins) for step in steps) == 200
+
+
+def test_a_kernel_reads_few_buffers() -> None:
+    nodes = [node("Equal", f"x{n} y{n}", f"x{n + 1}") for n in range(30)]
+    inputs = [tensor("x0", BOOL, 4), *(tensor(f"y{n}", BOOL, 4) for n in range(30))]
+    steps = kernels(lowered(nodes, inputs, [tensor("x30", BOOL, 4)]))
+    assert all(len(step.reads()) <= BUFFER_LIMIT + 1 for step in steps)
+
+
+def test_a_large_value_of_several_readers_is_computed_once() -> None:
+    nodes = [*chain(8), node("Equal", "x8 b", "y"), node("Equal", "x8 c", "z")]
+    inputs = [tensor(name, BOOL, 4) for name in ("x0", "b", "c")]
+    program = lowered(nodes, inputs, [tensor("y", BOOL, 4), tensor("z", BOOL, 4)])
+    assert [step.out.name for step in kernels(program)] == ["x8", "y", "z"]
+
+
+def test_an_output_is_a_buffer_that_others_read() -> None:
+    program = lowered(
+        [node("Equal", "x x2", "y"), node("Equal", "y b", "z")],
+        [tensor("x", FLOAT, 4), tensor("x2", FLOAT, 4), tensor("b", BOOL, 4)],
+        [tensor("y", BOOL, 4), tensor("z", BOOL, 4)],
+    )
+    first, second = kernels(program)
+    assert first.out in second.reads()
+
+
+def test_aliases_cost_nothing() -> None:
+    """Identity has a kernel only where its result is an output; the notes tell of the others."""
+    program = lowered(
+        [node("Identity", "x", "a"), node("Identity", "a", "b"), node("Equal", "b x", "y")],
+        [tensor("x", FLOAT, 4)],
+        [tensor("y", BOOL, 4)],
+    )
+    (kernel,) = kernels(program)
+    assert [origin.name for origin in kernel.origins] == ["n_a", "n_b", "n_y"]
+
+
+def test_what_becomes_of_the_other_nodes() -> None:
+    program = lowered(
+        [
+            node("Size", "x", "n"),
+            node("Identity", "x", "a"),
+            node("Equal", "x x", "dead"),
+            node("Size", "a", "m"),
+        ],
+        [tensor("x", FLOAT, 4)],
+        [tensor("n", TensorProto.INT64), tensor("m", TensorProto.INT64)],
+    )
+    told = {origin.name: fact for origin, fact in program.notes}
+    assert told["n_dead"] == "no output needs it"
+    assert set(told) | {o.name for step in kernels(program) for o in step.origins} == {
+        *("n_n", "n_a", "n_dead", "n_m"),
+    }
+
+
+def test_a_bool_from_outside_is_true_for_any_bit() -> None:
+    program = lowered([node("Identity", "x", "y")], [tensor("x", BOOL, 4)], [tensor("y", BOOL, 4)])
+    (kernel,) = kernels(program)
+    assert not isinstance(kernel.value, Load)
+
+
+def test_packed_outputs_are_stored_by_the_byte() -> None:
+    """Whole bytes, and the last one, which is not full."""
+    program = lowered([node("Identity", "x", "y")], [tensor("x", INT4, 7)], [tensor("y", INT4, 7)])
+    whole, last = kernels(program)
+    assert [axis.extent for axis in whole.axes] == [3]
+    assert (last.axes, last.where[0].const, last.role) == ((), 3, "the last byte")
+
+
+def test_tensors_without_elements_have_no_kernel() -> None:
+    program = lowered(
+        [node("Equal", "x x", "y")], [tensor("x", FLOAT, 0, 3)], [tensor("y", BOOL, 0, 3)]
+    )
+    assert program.steps == ()
+
+
+# Linear time, counted in calls of Python functions, so that no clock is needed.
+
+
+@contextmanager
+def counted_calls() -> Iterator[list[int]]:
+    count = [0]
+
+    def profile(_frame: FrameType, event: str, _argument: Any) -> None:
+        count[0] += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        yield count
+    finally:
+        sys.setprofile(None)
+
+
+def long_chain(length: int) -> ModelProto:
+    inputs = [tensor("x0", BOOL, 4), tensor("b", BOOL, 4)]
+    return model(helper.make_graph(chain(length), "g", inputs, [tensor(f"x{length}", BOOL, 4)]))
+
+
+def thrice(length: int) -> ModelProto:
+    """A chain of calls of a local function that reads its input three times."""
+    opsets = [helper.make_opsetid("", 19), helper.make_opsetid("own", 1)]
+    body = [node("Equal", "x x", "two"), node("Equal", "two x", "y")]
+    function = helper.make_function("own", "Thrice", ["x"], ["y"], body, opsets[:1])
+    calls = [
+        helper.make_node("Thrice", [f"x{n}"], [f"x{n + 1}"], domain="own", name=f"c{n}")
+        for n in range(length)
+    ]
+    graph = helper.make_graph(calls, "g", [tensor("x0", BOOL, 4)], [tensor(f"x{length}", BOOL, 4)])
+    return helper.make_model(graph, functions=[function], opset_imports=opsets)
+
+
+def all_outputs(length: int) -> ModelProto:
+    inputs = [tensor("x0", BOOL, 4), tensor("b", BOOL, 4)]
+    outputs = [tensor(f"x{n}", BOOL, 4) for n in range(1, length + 1)]
+    return model(helper.make_graph(chain(length), "g", inputs, outputs))
+
+
+def aliases(length: int) -> ModelProto:
+    nodes = [node("Identity", f"x{n}", f"x{n + 1}") for n in range(length)]
+    graph = helper.make_graph(nodes, "g", [tensor("x0", BOOL, 4)], [tensor(f"x{length}", BOOL, 4)])
+    return model(graph)
+
+
+@pytest.mark.parametrize("make", [long_chain, thrice, all_outputs, aliases])
+def test_twice_the_nodes_take_twice_the_work(make: Callable[[int], ModelProto]) -> None:
+    compile_model(make(10))
+    calls = []
+    for length in (120, 240):
+        source = make(length)
+        with counted_calls() as count:
+            compile_model(source)
+        calls.append(count[0])
+    assert calls[1] < 2.2 * calls[0]
+
+
+# The slow build, in which every value has a buffer, is the oracle of the fast one.
+
+ORACLE = [(name, proto) for name, proto in models() if name != LARGE_CONSTANTS]
+
+
+@pytest.mark.parametrize(("name", "proto"), ORACLE, ids=[name for name, _ in ORACLE])
+def test_the_fused_c_gives_the_bits_of_the_plain_c(
+    name: str, proto: ModelProto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONNXC_CFLAGS", "-O1")
+    fused, plain = (
+        CompiledModel(compile_model(proto, name=f"m_{name}", plain=plain))
+        for plain in (False, True)
+    )
+    inputs = {i.name: any_bits(i.dtype, *i.shape) for i in fused.inputs}
+    found, wanted = fused.run(inputs), plain.run(inputs)
+    strings = [key for key, array in wanted.items() if array.dtype == object]
+    for key in strings:
+        assert found.pop(key).tolist() == wanted.pop(key).tolist()
+    assert_same(found, wanted)
