@@ -90,6 +90,15 @@ def test_help(tmp_path: Path) -> None:
     ]
     assert "--dump-after" not in done.stdout
     assert onnxc(cwd=tmp_path, status=2).stderr == done.stdout
+    assert onnxc("-h", cwd=tmp_path).stdout == done.stdout
+
+
+def test_help_of_a_verb(tmp_path: Path) -> None:
+    """What compile takes is in the help of onnxc as well: the verb may be left out."""
+    whole = onnxc("--help", cwd=tmp_path).stdout
+    for option in re.findall(r"^  (-.+?)  ", onnxc("compile", "-h", cwd=tmp_path).stdout, re.M):
+        assert option in whole
+    assert "--source" in onnxc("verify", "-h", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize("words", [("--help-debug",), ("compile", "--help-debug")])
@@ -106,9 +115,33 @@ def test_first_word_is_neither_verb_nor_file(tmp_path: Path) -> None:
     assert done.stderr == "error: no verb or file 'verfy'; did you mean verify?\n"
 
 
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("", "no verb or file ''"),
+        (".", "'.' is a directory; give an ONNX model file"),
+        ("..", "'..' is a directory; give an ONNX model file"),
+    ],
+)
+def test_first_word_names_no_file(tmp_path: Path, word: str, message: str) -> None:
+    assert onnxc(word, cwd=tmp_path, status=2).stderr == f"error: {message}\n"
+
+
 def test_first_word_resembles_a_file(equal: Path) -> None:
     done = onnxc("equl.onnx", cwd=equal.parent, status=2)
-    assert done.stderr == "error: no verb or file 'equl.onnx'; did you mean equal.onnx?\n"
+    assert done.stderr == "error: no such file: equl.onnx; did you mean equal.onnx?\n"
+    done = onnxc("equl", cwd=equal.parent, status=2)
+    assert done.stderr == "error: no verb or file 'equl'; did you mean equal.onnx?\n"
+    folder = equal.parent / "deep"
+    folder.mkdir()
+    done = onnxc("../equa.onnx", cwd=folder, status=2)
+    assert done.stderr == "error: no such file: ../equa.onnx; did you mean ../equal.onnx?\n"
+
+
+@pytest.mark.parametrize("word", ["missing.onnx", "models/verify", "verify.onnx"])
+def test_missing_file_that_resembles_nothing(equal: Path, word: str) -> None:
+    done = onnxc(word, cwd=equal.parent, status=2)
+    assert done.stderr == f"error: no such file: {word}\n"
 
 
 @pytest.mark.parametrize("words", [("./ops",), ("compile", "ops"), ("-q", "ops")])
@@ -130,7 +163,8 @@ def test_no_such_file(tmp_path: Path) -> None:
         ("info", "absent.onnx"),
         ("-o", "a.c", "absent.onnx"),
     ):
-        assert "absent.onnx" in onnxc(*words, cwd=tmp_path, status=2).stderr
+        refused = onnxc(*words, cwd=tmp_path, status=2).stderr
+        assert refused == "error: no such file: absent.onnx\n"
     assert names(tmp_path) == set()
 
 
@@ -138,7 +172,9 @@ def test_compile(equal: Path) -> None:
     done = onnxc("equal.onnx", cwd=equal.parent)
     assert done.stdout == ""
     assert done.stderr == (
-        "wrote equal.c and equal.h\nRAM: 0 bytes of workspace\nconstants: 0 bytes\n"
+        "wrote equal.c and equal.h\n"
+        "RAM: inputs 36 bytes, outputs 6 bytes, workspace 0 bytes\n"
+        "constants: 0 bytes\n"
     )
     assert names(equal.parent) == {"equal.onnx", "equal.c", "equal.h"}
     for path in (equal.with_suffix(".c"), equal.with_suffix(".h")):
@@ -151,6 +187,39 @@ def test_output_in_another_folder_compiles(equal: Path, tmp_path: Path) -> None:
     onnxc("equal.onnx", "-o", "out/my model.c", "-q", cwd=tmp_path)
     assert names(tmp_path / "out") == {"my model.c", "my model.h"}
     subprocess.check_call([*CC, "-c", "my model.c", "-o", "m.o"], cwd=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("stem", "prefix", "reason"),
+    [
+        ("small", "small_m", "is a word of C or C++ or of their libraries"),
+        ("my net", "my_net", "is not a C identifier that starts with a letter"),
+    ],
+)
+def test_c_names_that_differ_from_the_file(
+    equal: Path, stem: str, prefix: str, reason: str
+) -> None:
+    words = ("equal.onnx", "-o", f"{stem}.c")
+    done = onnxc(*words, cwd=equal.parent)
+    assert done.stderr.splitlines()[0] == (
+        f"wrote {stem}.c and {stem}.h; C names start with {prefix}_ (the name '{stem}' {reason})"
+    )
+    assert f"{prefix}_run(" in (equal.parent / f"{stem}.h").read_text()
+    chosen = onnxc(*words, "--name", "net", cwd=equal.parent)
+    assert chosen.stderr.splitlines()[0] == f"wrote {stem}.c and {stem}.h"
+
+
+def test_strings_are_counted_apart(tmp_path: Path) -> None:
+    save(
+        '<ir_version: 8, opset_import: ["" : 19]>'
+        "s (string[2] s, int32 n) => (string[1, 2] t, int32 m)"
+        "<int64[1] axes = {0}> { t = Unsqueeze(s, axes) m = Identity(n) }",
+        tmp_path / "s.onnx",
+    )
+    lines = onnxc("s.onnx", cwd=tmp_path).stderr.splitlines()
+    assert lines[1] == (
+        "RAM: inputs 4 bytes and 2 strings, outputs 4 bytes and 2 strings, workspace 0 bytes"
+    )
 
 
 def test_name(equal: Path) -> None:
@@ -169,7 +238,8 @@ def test_license(equal: Path) -> None:
     onnxc("equal.onnx", "--license", "Apache-2.0", cwd=equal.parent)
     assert "SPDX-License-Identifier: " in equal.with_suffix(".c").read_text()
     assert "Apache-2.0" in equal.with_suffix(".c").read_text()
-    onnxc("equal.onnx", "--license", "*/ x", cwd=equal.parent, status=2)
+    done = onnxc("equal.onnx", "--license", "*/ x", cwd=equal.parent, status=2)
+    assert "not an SPDX licence expression, such as Apache-2.0" in done.stderr
 
 
 def test_quiet_and_verbose(equal: Path) -> None:
@@ -183,7 +253,7 @@ def test_quiet_and_verbose(equal: Path) -> None:
 def test_standard_output(equal: Path) -> None:
     done = onnxc("equal.onnx", "-o", "-", cwd=equal.parent)
     assert names(equal.parent) == {"equal.onnx"}
-    assert done.stderr.splitlines()[0] == "wrote standard output"
+    assert done.stderr.splitlines()[0] == "wrote to standard output"
     assert '#include "' not in done.stdout
     (equal.parent / "one.c").write_text(done.stdout)
     subprocess.check_call([*CC, "-std=c99", "-Wall", "-Werror", "-c", "one.c"], cwd=equal.parent)
@@ -219,9 +289,24 @@ def test_closed_stream(equal: Path, closed: str) -> None:
 
 
 def test_output_must_end_in_c(equal: Path) -> None:
-    for name, proposal in (("m.cpp", "m.c"), (".c", "c.c"), ("", "model.c")):
+    for name, proposal in (
+        ("m.cpp", "m.c"),
+        (".c", "c.c"),
+        ("out/ident", "out/ident.c"),
+        ("out/x.cpp", "out/x.c"),
+        ("my net", "'my net.c'"),
+    ):
         done = onnxc("equal.onnx", "-o", name, cwd=equal.parent, status=2)
-        assert done.stderr.endswith(f"is no name that ends in .c; write -o {proposal}\n")
+        assert done.stderr == f"error: '{name}' does not end in .c; write -o {proposal}\n"
+    assert names(equal.parent) == {"equal.onnx"}
+
+
+@pytest.mark.parametrize(("name", "proposal"), [("out", "out/equal.c"), (".", "equal.c")])
+def test_output_is_a_folder(equal: Path, name: str, proposal: str) -> None:
+    (equal.parent / "out").mkdir()
+    done = onnxc("equal.onnx", "-o", name, cwd=equal.parent, status=2)
+    assert done.stderr == f"error: '{name}' is a folder; write -o {proposal}\n"
+    assert names(equal.parent / "out") == set()
 
 
 def test_output_that_no_include_can_name(equal: Path) -> None:
@@ -258,7 +343,7 @@ def test_folder_in_place_of_the_header(equal: Path) -> None:
 def test_model_is_never_overwritten(tmp_path: Path) -> None:
     before = save(EQUAL, tmp_path / "model.c").read_bytes()
     done = onnxc("model.c", "--force", cwd=tmp_path, status=2)
-    assert done.stderr == "error: 'model.c' is the model itself; choose another -o\n"
+    assert done.stderr == "error: 'model.c' is the model itself; choose another name\n"
     (tmp_path / "link.h").hardlink_to(tmp_path / "model.c")
     onnxc("model.c", "-o", "link.c", "--force", cwd=tmp_path, status=2)
     assert (tmp_path / "model.c").read_bytes() == before
@@ -309,8 +394,13 @@ def test_dims(tmp_path: Path) -> None:
         (["--dim", "a=-1"], "--dim a=-1: write KEY=N with a number N of 0 or more"),
         (["--dim", "=1"], "--dim =1: write KEY=N with a number N of 0 or more"),
         (["--dim", "a=1", "--dim", "a=2"], "--dim a is given twice: 1 and 2"),
-        (["--dump-after", "lowr"], "no pass 'lowr'; did you mean lower?; the passes are "),
-        (["--frce"], "No such option '--frce'"),
+        (["--dump-after", "lowr"], "no pass 'lowr'; did you mean lower? The passes: load infer "),
+        (["--dump-after", "x"], "no pass 'x'; the passes: load infer "),
+        (["--frce"], "No such option '--frce'. Did you mean '--force'? See onnxc compile --help"),
+        (
+            ["--dim", "M=2,a b=3"],
+            "--dim M=2,a b=3: one size each; repeat --dim for each: --dim M=2 --dim 'a b=3'\n",
+        ),
         (["second.onnx"], "Got unexpected extra argument (second.onnx); see onnxc compile --help"),
     ],
 )

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
 import onnxc
+from onnxc import cli
 from onnxc.arrays import object_array
 from onnxc.compiled import CompiledModel
 from onnxc.dtypes import BY_NAME, ELEMENT_TYPES, ElementType, numpy_dtype
-from onnxc.errors import RunError, UsageError
+from onnxc.errors import ModelError, RunError, ToolError, UsageError
 from onnxc.packing import pack_elements, unpack_elements
 
 STRING = BY_NAME["string"]
@@ -253,6 +254,63 @@ def test_bind_refuses_shared_memory() -> None:
     with pytest.raises(UsageError, match="output 'y' shares memory with input 'a'"):
         model.bind({"a": memory[:2], "b": memory[3:]}, {"y": y})
     model.bind({"a": memory[2:4], "b": memory[2:4]}, {"y": y})()
+
+
+@pytest.mark.parametrize("values", [[np.zeros(2, np.float32)], np.zeros(2, np.float32)])
+def test_values_without_names(values: Any) -> None:
+    model = onnxc.compile(identity(FLOAT, 2))
+    with pytest.raises(UsageError, match=r"inputs must .* by name, \{'x': \.\.\.\}, not "):
+        model.run(values)
+    with pytest.raises(UsageError, match=r"outputs must .* by name, \{'y': \.\.\.\}, not "):
+        model.bind({"x": np.zeros(2, np.float32)}, values)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "fact"),
+    [
+        (b"\x08", {}, r"is bytes; give .* onnx\.load_model_from_string\(model\)"),
+        (None, {}, r"is of type NoneType; give a path or an onnx\.ModelProto"),
+        (equal(2), {"dims": ["batch"]}, r'dims=\[\'batch\'\]: .* such as dims=\{"batch": 1\}'),
+        (equal(2), {"name": "int"}, "take 'int_m'"),
+        (equal(2), {"dims": {"N": 1}}, r"^dims\['N'\] = 1: the model has no such dimension"),
+    ],
+)
+def test_what_compile_refuses(model: Any, options: Any, fact: str) -> None:
+    with pytest.raises(UsageError, match=fact):
+        onnxc.compile(model, **options)
+
+
+def test_open_dims_are_told_as_python_has_them() -> None:
+    model = identity(FLOAT, 3)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    with pytest.raises(ModelError, match=r'give each one: dims=\{"N": 1\}$'):
+        onnxc.compile(model)
+
+
+def test_save_is_what_the_command_line_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(equal(2, 3), "equal.onnx")
+    assert cli.main(["equal.onnx", "-q"]) == 0
+    onnxc.compile("equal.onnx").save(tmp_path / "saved.c")
+    written = [Path(name).read_text() for name in ("equal.c", "equal.h", "saved.c", "saved.h")]
+    assert written[2] == written[0].replace('#include "equal.h"', '#include "saved.h"')
+    assert written[3] == written[1]
+
+
+def test_save_replaces_no_file_of_others(tmp_path: Path) -> None:
+    onnx.save(equal(2, 3), tmp_path / "model.h")
+    model = onnxc.compile(tmp_path / "model.h")
+    with pytest.raises(UsageError, match="is the model itself"):
+        model.save(tmp_path / "model.c", force=True)
+    (tmp_path / "own.c").write_text("int mine;\n")
+    with pytest.raises(ToolError, match="was not written by onnxc; force=True overwrites it"):
+        model.save(tmp_path / "own.c")
+    model.save(str(tmp_path / "own.c"), force=True)
+    model.save(str(tmp_path / "own.c"))
+    with pytest.raises(UsageError, match=r"does not end in \.c; write .*own\.c$"):
+        model.save(tmp_path / "own")
 
 
 def failing(tmp_path: Path) -> CompiledModel:

@@ -17,7 +17,7 @@ from onnxc.emit.module import emit
 from onnxc.kernel import Buffer, Loops, Program, along, compare, load
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory
-from onnxc.pipeline import Compiled, Interface
+from onnxc.pipeline import Compiled, Interface, compile_model
 from onnxc.tensor import axes_of
 from tests.models import STRINGS, Array, Batch, model, refusal, run, strings
 
@@ -341,3 +341,40 @@ def test_the_same_tensor_on_both_sides(name: str) -> None:
     )
     x = np.array([1, np.nan, -0.0]).astype(numpy_dtype(dtype))
     assert run(model(graph), {"x": x})["y"].tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("rank", [32, 33, 64])
+def test_ranks_that_numpy_broadcasts_no_more(rank: int) -> None:
+    left, right = numbers(4, *[1] * (rank - 2), 3), numbers(*[1] * (rank - 2), 5, 1)
+    wanted = np.equal(left.reshape(4, 1, 3), right.reshape(1, 5, 1)).reshape(
+        4, *[1] * (rank - 3), 5, 3
+    )
+    batch = Batch()
+    batch.add("Equal", [left, right], wanted)
+    batch.add("Equal", [left, right], wanted, constants=[0])
+    batch.add("Equal", [left, right], wanted, constants=[0, 1])
+    batch.check()
+
+
+@pytest.mark.parametrize("elements", [100_000, 2**40])
+def test_what_is_known_of_an_input_is_no_large_constant(elements: int) -> None:
+    """x equals x, for integers; the C says so in a loop, not in a table as long as x."""
+    info = helper.make_tensor_value_info("x", TensorProto.INT32, [elements])
+    out = helper.make_empty_tensor_value_info("y")
+    graph = helper.make_graph([helper.make_node("Equal", ["x", "x"], ["y"])], "g", [info], [out])
+    assert compile_model(model(graph)).constants_size == 0
+
+
+def test_constants_of_no_elements_but_many_rows() -> None:
+    """None is a number of rows that anything loops over, or allocates."""
+    wide = TensorProto(name="w", data_type=TensorProto.INT32, dims=[0, 2**40])
+    out = helper.make_empty_tensor_value_info("y")
+    nodes = [helper.make_node("Equal", ["w", "w"], ["y"], name="n")]
+    graph = helper.make_graph(nodes, "g", [], [out], [wide])
+    (interface,) = compile_model(model(graph)).outputs
+    assert interface.shape == (0, 2**40)
+    graph.initializer.append(TensorProto(name="v", data_type=6, dims=[2**40, 0, 1]))
+    nodes[0].input[:] = ["w", "v"]
+    graph.node[0].CopyFrom(nodes[0])
+    (line,) = refusal(model(graph))
+    assert line.startswith("node 'n' (Equal-19): shape [1099511627776, 0, 1099511627776] has more")

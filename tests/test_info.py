@@ -68,7 +68,7 @@ def test_supported(model: str, capsys: pytest.CaptureFixture[str]) -> None:
         "  t  bool[1]",
         "  n  int64[]",
         "memory:",
-        "  RAM: 0 bytes of workspace",
+        "  RAM: inputs 24 bytes and 1 string, outputs 15 bytes, workspace 0 bytes",
         "  constants: 0 bytes",
         "unsupported operators: none",
     ]
@@ -76,7 +76,14 @@ def test_supported(model: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_supported_as_json(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     found: dict[str, Any] = json.loads(info(capsys, model, "--json"))
-    assert found.pop("memory")["workspace_bytes"] == 0
+    assert found.pop("memory") == {
+        "workspace_bytes": 0,
+        "inputs_bytes": 24,
+        "inputs_strings": 1,
+        "outputs_bytes": 15,
+        "outputs_strings": 0,
+        "constants_bytes": 0,
+    }
     assert found == {
         "model": model,
         "ir_version": 8,
@@ -93,6 +100,7 @@ def test_supported_as_json(model: str, capsys: pytest.CaptureFixture[str]) -> No
         ],
         "open_dims": [],
         "dim_options": [],
+        "command": f"onnxc {model}",
         "unsupported": [],
         "problems": [],
     }
@@ -111,7 +119,7 @@ def test_unsupported(unsupported: str, capsys: pytest.CaptureFixture[str]) -> No
         "  batch      axis 0 of 'x'",
         "  wide side  axis 0 of 'w'",
         "  (unnamed)  axis 1 of 'w'",
-        f"  onnxc {unsupported} --dim batch=1 --dim 'wide side=1' --dim w:1=1",
+        f"  compile with: onnxc {unsupported} --dim batch=1 --dim 'wide side=1' --dim w:1=1",
         "memory: not known before the model compiles",
         "unsupported operators (6 nodes):",
         "         3 x  MatMul-13",
@@ -134,6 +142,24 @@ def test_unsupported_as_json(unsupported: str, capsys: pytest.CaptureFixture[str
         {"domain": "com.example", "operator": "Frob", "version": 2, "count": 1},
         {"domain": "ai.onnx", "operator": "If", "version": 19, "count": 1},
         {"domain": "ai.onnx", "operator": "Relu", "version": 14, "count": 1},
+    ]
+
+
+def test_a_dim_of_two_inputs_is_listed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(
+        """
+        <ir_version: 8, opset_import: ["" : 19]>
+        m (float[N, M] x, float[N, M] y) => (bool[N, M] z) { z = Equal(x, y) }
+        """,
+        tmp_path / "m.onnx",
+    )
+    lines = info(capsys, path, "--dim", "M=4").splitlines()
+    start = lines.index("open dims:")
+    assert lines[start + 1 : start + 3] == [
+        "  N  axis 0 of 'x', axis 0 of 'y'",
+        f"  compile with: onnxc {path} --dim M=4 --dim N=1",
     ]
 
 

@@ -150,6 +150,12 @@ def test_a_missing_compiler(source: Path, monkeypatch: pytest.MonkeyPatch) -> No
         answer(source)
 
 
+def test_a_compiler_that_makes_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "true")
+    with pytest.raises(ToolError, match=r"'true' made no library of "):
+        answer(source)
+
+
 def test_an_unbalanced_quote_in_cc(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "cc '")
     with pytest.raises(ToolError, match="No closing quotation"):

@@ -225,13 +225,55 @@ def test_c_of_the_first_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert "==" in page["c"]["source"]
     printed = ops(capsys, "Equal-19")
     assert printed.partition("The C of test_cc_equal\n")[2].strip() != ""
+    titles = ["Type Constraints", "The C of test_cc_equal", "Examples", "Differences with"]
+    places = [printed.index(f"\n{title}") for title in titles]
+    assert places == sorted(places)
     assert f"```c\n{page['c']['source'].strip(chr(10))}\n```" in ops(capsys, "Equal", "--markdown")
+
+
+def test_a_constant_is_data(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = ops(capsys, "Constant")
+    assert "\nThe C of constant_tensor (the result is data)\n" in printed
+    assert "Constant(value=float32[2, 2] [[1.0, 2.0], [3.0, 4.5]]) -> (y)\n" in printed
+    shown = {e["name"]: e for e in page_json(capsys, "Constant")["examples"]}
+    assert shown["constant_value_strings"]["outputs"] == [
+        {"name": "y", "dtype": "object", "shape": [2], "values": ["red", "green"]}
+    ]
+    assert shown["constant_tensor"]["outputs"][0]["values"] == [[1.0, 2.0], [3.0, 4.5]]
+    (only,) = page_json(capsys, "Constant-1")["examples"]
+    assert only["name"] == "constant_tensor"
+
+
+def test_axes_are_an_attribute_or_an_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Unsqueeze(x, axes=[0, 2]) -> (y)" in ops(capsys, "Unsqueeze-11")
+    shown = {e["name"]: e["outputs"][0] for e in page_json(capsys, "Unsqueeze")["examples"]}
+    assert shown.keys() == {"unsqueeze_first_axis", "unsqueeze_negative_axis"}
+    assert shown["unsqueeze_negative_axis"]["shape"] == [1, 2, 2, 1]
+
+
+@pytest.mark.parametrize("words", [(), ("--markdown",)])
+def test_dead_links_are_text(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "](Broadcasting.md)" in page_json(capsys, "Equal")["summary"]
+    printed = ops(capsys, "Equal", *words)
+    assert "](" not in printed
+    assert "check the doc." in printed
+
+
+def test_every_supported_operator_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    for _, name, versions in op.supported():
+        for version in versions:
+            assert page_json(capsys, f"{name}-{version}")["examples"], f"{name}-{version}"
 
 
 def test_any_opset_names_the_version_in_force(capsys: pytest.CaptureFixture[str]) -> None:
     printed = ops(capsys, "Equal-18").splitlines()
     assert printed[0] == "Equal-13"
     assert "Opset 18 has Equal-13" in printed
+
+
+@pytest.mark.parametrize("word", ["ai.onnx::Equal-19", "ai.onnx.Equal"])
+def test_the_default_domain_may_be_named(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ops(capsys, word).splitlines()[0] == "Equal-19"
 
 
 def test_without_a_version_the_newest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,6 +305,9 @@ def test_operator_that_is_not_supported(capsys: pytest.CaptureFixture[str]) -> N
         ("equal", "ONNX has no operator 'equal'; did you mean Equal?"),
         ("Equall-19", "ONNX has no operator 'Equall'; did you mean Equal?"),
         ("Xyzzy", "ONNX has no operator 'Xyzzy'"),
+        ("ai.onnx.ml::Scaler", "domain 'ai.onnx.ml': onnxc knows the operators of ai.onnx only"),
+        ("com.microsoft.Gelu", "domain 'com.microsoft': onnxc knows the operators of ai.onnx only"),
+        ("ai.onnx.Equall", "ONNX has no operator 'Equall'; did you mean Equal?"),
         ("Equal-x", "'x' is no version; write Equal-VERSION, as in Equal-19"),
         ("Equal-0", "opset 0 has no Equal; its versions are 1, 7, 11, 13, 19"),
         ("Equal-99", "opset 99 is newer than 28; Equal has 1, 7, 11, 13, 19"),

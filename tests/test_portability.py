@@ -121,6 +121,42 @@ def test_sanitizers_find_nothing(
     assert run([tmp_path / "program"], tmp_path) == expected
 
 
+MISALIGNED = """
+#include "m.h"
+
+int main(void)
+{
+    static m_workspace workspace[3];
+    static const uint8_t x[200];
+    uint8_t y[200];
+    int bad = m_run(x, x, y, NULL) != ONNXC_MISALIGNED_WORKSPACE;
+
+    for (int n = 0; n <= M_WORKSPACE_ALIGNMENT; n++) {
+        onnxc_status wanted = n % M_WORKSPACE_ALIGNMENT ? ONNXC_MISALIGNED_WORKSPACE : ONNXC_OK;
+
+        bad += m_run(x, x, y, (m_workspace *)(void *)(workspace->bytes + n)) != wanted;
+    }
+    return bad;
+}
+"""
+
+
+def test_a_misaligned_workspace_is_no_undefined_behaviour(tool: Tool, tmp_path: Path) -> None:
+    nodes = [
+        onnx.helper.make_node("Equal", ["a", "b"], ["t"]),
+        onnx.helper.make_node("Equal", ["t", "a"], ["y"]),
+    ]
+    a, b, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.BOOL, [200]) for n in "aby")
+    graph = onnx.helper.make_graph(nodes, "g", [a, b], [y])
+    compiled = compile_model(onnx.helper.make_model(graph), name="m", plain=True)
+    assert compiled.workspace_size > 64
+    (tmp_path / "m.c").write_text(compiled.c_source, encoding="ascii")
+    (tmp_path / "m.h").write_text(compiled.header, encoding="ascii")
+    (tmp_path / "main.c").write_text(MISALIGNED, encoding="ascii")
+    run([tool("gcc"), *SANITIZED, "main.c", "m.c", "-o", "program"], tmp_path)
+    run([tmp_path / "program"], tmp_path)
+
+
 @pytest.mark.parametrize(("machine", "order"), MACHINES)
 def test_other_machines_print_the_same(
     machine: str, order: str, sources: Sources, expected: str, tool: Tool, tmp_path: Path

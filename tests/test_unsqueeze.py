@@ -148,3 +148,16 @@ def test_axes_that_are_known_only_at_run_time() -> None:
     assert refusal(model(graph)) == [
         "node 'n' (Unsqueeze-25): input axes must be known at compile time; make it an initializer"
     ]
+
+
+def test_a_result_of_too_many_dimensions() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Unsqueeze", ["x", "axes"], ["y"], name="n")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1] * 60)],
+        [helper.make_empty_tensor_value_info("y")],
+        [stored("axes", np.arange(5))],
+    )
+    assert refusal(model(graph)) == [
+        "node 'n' (Unsqueeze-25): the result has 65 dimensions, more than 64"
+    ]

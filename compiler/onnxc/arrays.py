@@ -33,7 +33,7 @@ class Memory:
 
     @property
     def address(self) -> int:
-        return int(self.data.__array_interface__["data"][0])
+        return self.data.ctypes.data
 
 
 def spelled(dtype: object, shape: Sequence[int]) -> str:

@@ -18,7 +18,7 @@ import click
 
 from onnxc import __version__, output
 from onnxc.errors import ModelError, OnnxcError, ToolError, UsageError
-from onnxc.report.text import count, printable, some
+from onnxc.report.text import printable, some
 
 if TYPE_CHECKING:
     from onnxc.pipeline import Compiled
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return done.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "onnxc"
-        return _fail([f"{error.format_message().rstrip('.')}; see {path} --help"], UsageError)
+        return _fail([_joined(error.format_message(), f"see {path} --help")], UsageError)
     except ModelError as error:
         return _fail(error.problems, ModelError)
     except OnnxcError as error:
@@ -82,6 +82,32 @@ def _fail(problems: Sequence[object], kind: type[OnnxcError]) -> int:
     return kind.exit_status
 
 
+def _joined(fact: str, remedy: str) -> str:
+    """One message of two; a question ends the first sentence."""
+    fact = fact.rstrip(".")
+    if fact.endswith("?"):
+        return f"{fact} {remedy[0].upper()}{remedy[1:]}"
+    return f"{fact}; {remedy}"
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    """A question where `word` is nearly one of `known`, folder and suffix aside; else nothing."""
+    by_stem = {Path(name).stem: name for name in known}
+    close = difflib.get_close_matches(Path(word).stem, by_stem, n=1, cutoff=0.75)
+    return f"; did you mean {by_stem[close[0]]}?" if close else ""
+
+
+def _check_exists(word: str, verbs: Iterable[str] = ()) -> None:
+    """Raises UsageError where there is no file `word`, which might be a misspelt verb, too."""
+    path = Path(word)
+    if os.path.lexists(word):
+        return
+    models = [str(path.parent / near.name) for near in path.parent.glob("*.onnx")]
+    if not verbs or word.endswith(".onnx") or os.sep in word:
+        raise UsageError(f"no such file: {word}{_meant(word, models)}")
+    raise UsageError(f"no verb or file '{word}'{_meant(word, [*verbs, *models])}")
+
+
 def _internal_error(fact: str) -> int:
     if os.environ.get("ONNXC_DEBUG") == "1":
         _say(traceback.format_exc().rstrip())
@@ -100,15 +126,17 @@ class Commands(click.Group):
         first = args[0]
         if first in self.commands or first in own:
             return super().parse_args(ctx, args)
-        if not first.startswith("-") and not os.path.lexists(first):
-            raise UsageError(f"no verb or file '{first}'{self._meant(first)}")
+        if not first.startswith("-"):
+            _check_exists(first, self.commands)
         return super().parse_args(ctx, ["compile", *args])
 
-    def _meant(self, word: str) -> str:
-        path = Path(word)
-        models = [str(path.with_name(near.name)) for near in path.parent.glob("*.onnx")]
-        close = difflib.get_close_matches(word, [*self.commands, *models], n=1)
-        return f"; did you mean {close[0]}?" if close else ""
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options of compile before the verbs: that is the verb which may be left out."""
+        options = (p for p in self.commands["compile"].params if isinstance(p, click.Option))
+        records = [record for option in options if (record := option.get_help_record(ctx))]
+        with formatter.section("Options of compile"):
+            formatter.write_dl(records)
+        super().format_commands(ctx, formatter)
 
 
 def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -142,9 +170,14 @@ def _dimensions(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     return found
 
 
+def _model(_: click.Context, __: click.Parameter, path: Path) -> Path:
+    _check_exists(str(path))
+    return path
+
+
 def _license(_: click.Context, __: click.Parameter, value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9.+:() -]{1,200}", value):
-        raise UsageError(f"--license {value}: is no SPDX licence expression")
+        raise UsageError(f"--license {value}: not an SPDX licence expression, such as Apache-2.0")
     return value
 
 
@@ -173,10 +206,14 @@ dim_option = click.option(
     help="Fix an open dimension: its name, or INPUT:AXIS. Repeatable.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-model_argument = click.argument("model", type=click.Path(path_type=Path))
+model_argument = click.argument("model", type=click.Path(path_type=Path), callback=_model)
 
 
-@click.group(cls=Commands, subcommand_metavar="[compile] MODEL [-o OUT.c] | COMMAND ...")
+@click.group(
+    cls=Commands,
+    subcommand_metavar="[compile] MODEL [-o OUT.c] | COMMAND ...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @version_option
 @debug_help_option
 def commands() -> None:
@@ -214,7 +251,7 @@ def commands() -> None:
 )
 @click.option("--force", is_flag=True, help="Overwrite files that onnxc did not write.")
 @click.option("-q", "quiet", is_flag=True, help="No summary.")
-@click.option("-v", "verbose", is_flag=True, help="Say what each pass takes.")
+@click.option("-v", "verbose", is_flag=True, help="Print how long each pass takes.")
 @click.option("--dump-after", metavar="PASS", hidden=True)
 @debug_help_option
 def compile_command(
@@ -232,7 +269,7 @@ def compile_command(
     if quiet and verbose:
         raise UsageError("-q and -v exclude each other")
     to_stdout = out == Path("-")
-    paths = output.files(model, None if to_stdout else out)
+    paths = output.files(None if to_stdout else out, model.stem)
     if not to_stdout:
         output.check(paths, model, force)
 
@@ -257,15 +294,11 @@ def compile_command(
         with output.standard_output() as stream:
             compiled.write_single(stream)
     else:
-        source, header = paths
-        output.write(
-            {
-                source: lambda stream: compiled.write_c(stream, header.name),
-                header: lambda stream: stream.write(compiled.header),
-            }
-        )
+        output.write_model(compiled, paths)
     if not quiet:
-        _summarize("standard output" if to_stdout else " and ".join(map(str, paths)), compiled)
+        files = "to standard output" if to_stdout else " and ".join(map(str, paths))
+        named = "" if name is not None else _why_named(compiled.name, paths[0].stem)
+        _summarize(f"wrote {files}{named}", compiled)
     return 0
 
 
@@ -273,16 +306,26 @@ def _check_pass(name: str, known: Iterable[str]) -> None:
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise UsageError(f"no pass '{name}'{hint}; the passes are {' '.join(known)}")
+        raise UsageError(_joined(f"no pass '{name}'{hint}", f"the passes: {' '.join(known)}"))
+
+
+def _why_named(prefix: str, stem: str) -> str:
+    """Where the C names do not start with the file's stem: with what, and why not."""
+    from onnxc import names
+
+    try:
+        names.check_model_name(stem)
+    except UsageError as error:
+        reason = str(error).rpartition("; take ")[0]
+        return f"; C names start with {prefix}_ ({reason})"
+    return ""
 
 
 def _summarize(files: str, compiled: Compiled) -> None:
-    lines = (
-        f"wrote {printable(files)}",
-        f"RAM: {count(compiled.workspace_size, 'byte')} of workspace",
-        f"constants: {count(compiled.constants_size, 'byte')}",
-    )
-    _say("\n".join(lines))
+    from onnxc.report import memory
+
+    sizes = memory.sizes(compiled)
+    _say("\n".join([printable(files), memory.ram_line(sizes), memory.constants_line(sizes)]))
 
 
 class Watch:
@@ -341,7 +384,7 @@ class Watch:
 @click.option("--rtol", type=click.FloatRange(min=0), metavar="R", help="Relative tolerance.")
 @click.option("--atol", type=click.FloatRange(min=0), metavar="A", help="Absolute tolerance.")
 @click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Of random values."
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Seed of the random values."
 )
 @json_option
 def verify_command(

@@ -9,14 +9,16 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 
-from onnxc import arrays, library
+from onnxc import arrays, library, output
 from onnxc.arrays import Memory
-from onnxc.errors import RunError, UsageError
+from onnxc.errors import ModelError, RunError, ToolError, UsageError
+from onnxc.names import check_model_name
+from onnxc.passes.bind import DimensionError, OpenDimsProblem
 from onnxc.pipeline import compile_model
 
 if TYPE_CHECKING:
-    import onnx
     from numpy.typing import NDArray
 
     from onnxc.pipeline import Compiled, Interface
@@ -33,11 +35,37 @@ def compile(
     dims  sizes of open dimensions, by dimension name or "INPUT:AXIS"
     name  the C prefix; default: the file's stem, or "model"
 
-    The shared library is built on the first run. Raises UsageError (no such file, a wrong `dims`)
-    and ModelError with every reason why the model is invalid or not supported.
+    The shared library is built on the first run. Raises UsageError (no such file, no model, a wrong
+    `dims` or `name`) and ModelError with every reason why the model is invalid or not supported.
     """
-    source = Path(model) if isinstance(model, str | os.PathLike) else model
-    return CompiledModel(compile_model(source, dims=dims or {}, name=name))
+    source = _source(model)
+    if dims is not None and not isinstance(dims, Mapping):
+        raise UsageError(f'dims={dims!r:.60}: give sizes by name, such as dims={{"batch": 1}}')
+    if name is not None:
+        check_model_name(name)
+    try:
+        compiled = compile_model(source, dims=dims or {}, name=name)
+    except DimensionError as error:
+        raise error.in_python() from None
+    except ModelError as error:
+        problems = (p.in_python() if isinstance(p, OpenDimsProblem) else p for p in error.problems)
+        raise ModelError(problems) from None
+    return CompiledModel(compiled, source=source if isinstance(source, Path) else None)
+
+
+def _source(model: object) -> Path | onnx.ModelProto:
+    """What compile_model takes. Raises UsageError for what is no model."""
+    if isinstance(model, bytes | bytearray | memoryview):
+        raise UsageError(
+            "the model is bytes; give a path or a message: onnx.load_model_from_string(model)"
+        )
+    if isinstance(model, str | os.PathLike):
+        return Path(model)
+    if isinstance(model, onnx.ModelProto):
+        return model
+    raise UsageError(
+        f"the model is of type {type(model).__name__}; give a path or an onnx.ModelProto"
+    )
 
 
 class CompiledModel:
@@ -52,10 +80,16 @@ class CompiledModel:
     dictionaries, as their Interface says.
     """
 
-    def __init__(self, compiled: Compiled, c_file: Path | None = None) -> None:
-        """`c_file`: this generated C, its header beside it, is built in place of compiled's own."""
+    def __init__(
+        self, compiled: Compiled, c_file: Path | None = None, source: Path | None = None
+    ) -> None:
+        """
+        c_file  this generated C, its header beside it, is built in place of compiled's own
+        source  the file of the model, which `save` must not replace
+        """
         self.compiled = compiled
         self._c_file = c_file
+        self._source = source
         self._lock = Lock()
         self._library: library.Library | None = None
 
@@ -88,6 +122,16 @@ class CompiledModel:
 
     def __repr__(self) -> str:
         return f"<onnxc.CompiledModel {self.name}>"
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Writes the C file `path`, which must end in .c, and the header beside it.
+
+        As the command line does: both or none, and over files that onnxc did not write only with
+        `force`. Raises UsageError, and ToolError where that cannot be.
+        """
+        paths = output.files(Path(path), self.name, option="")
+        output.check(paths, self._source, force, option="force=True")
+        output.write_model(self.compiled, paths)
 
     def build(self) -> library.Library:
         """The shared library, built on the first call. Raises ToolError."""
@@ -138,7 +182,11 @@ class CompiledModel:
         """The call with ready pointers; what they point into lives as long as it does."""
         built = self.build()
         ffi = built.ffi
-        function = getattr(built.lib, f"{self.name}_run")
+        try:
+            function = getattr(built.lib, f"{self.name}_run")
+        except AttributeError:  # a user's own file
+            place = self._c_file or built.path
+            raise ToolError(f"{place} has no function {self.name}_run") from None
         workspace = _aligned(self.workspace_size, self.compiled.workspace_alignment)
         types = ffi.typeof(function).args
         addresses = [memory.address for memory in (*memories, workspace)]
@@ -171,6 +219,12 @@ def _check(
     mismatch: Callable[[Interface, Any], str],
 ) -> None:
     """Raises UsageError with everything that is wrong with the arrays of one side of a call."""
+    if not isinstance(values, Mapping):
+        names = ", ".join(f"{interface.name!r}: ..." for interface in interfaces)
+        raise UsageError(
+            f"the {role}s must be a dictionary of arrays by name, {{{names}}},"
+            f" not {type(values).__name__}"
+        )
     known = {interface.name: interface for interface in interfaces}
     problems = [
         f"{role} '{name}': the model has no such {role}; it has {', '.join(known) or 'none'}"

@@ -8,6 +8,7 @@ value takes one byte.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ INT64: Final = BY_NAME["int64"]
 UINT8: Final = BY_NAME["uint8"]
 
 
+@cache
 def numpy_dtype(element_type: ElementType) -> np.dtype[Any]:
     """The numpy dtype of one unpacked value (from ml_dtypes for what numpy lacks)."""
     import ml_dtypes

@@ -64,8 +64,13 @@ def _program(program: Program, indent: str, names: _Names) -> Iterator[str]:
             case Repeat():
                 limits = (step.count, step.condition)
                 shown = (names.buffer(b) if b is not None else "-" for b in limits)
-                yield f"{indent}repeat {' while '.join(shown)}:"
+                counted = (
+                    "" if step.counter is None else f" counted by {names.buffer(step.counter)}"
+                )
+                yield f"{indent}repeat {' while '.join(shown)}{counted}:"
                 yield from _program(step.body, indent + "    ", names)
+                for state, value in step.carried:
+                    yield f"{indent}    {names.buffer(state)} becomes {names.buffer(value)}"
 
 
 def _typed(buffer: Buffer, names: _Names) -> str:
@@ -78,22 +83,23 @@ def _loops(loops: Loops, indent: str, names: _Names) -> Iterator[str]:
     texts: dict[Expr, str] = {}
     for node in walk(loops.value):
         if isinstance(node, Load | Const | At):
-            texts[node] = _leaf(node, names)
+            texts[node] = _leaf(node, texts, names)
         else:
             texts[node] = f"v{len(texts)}"
             yield f"{indent}    {texts[node]} = {_operation(node, texts, names)}"
-    target = ", ".join(_index(index, names) for index in loops.where)
+    target = ", ".join(_index(index, texts, names) for index in loops.where)
     yield f"{indent}    {names.buffer(loops.out)}[{target}] = {texts[loops.value]}"
 
 
-def _leaf(node: Load | Const | At, names: _Names) -> str:
+def _leaf(node: Load | Const | At, texts: dict[Expr, str], names: _Names) -> str:
     match node:
         case Const(dtype, raw):
-            return f"{dtype}:{raw.hex() if dtype.kind != 'string' else raw!r}"
+            return f"{dtype}:{raw!r}" if dtype.kind == "string" else f"{dtype}:{raw.hex()}"
         case At(_, index):
-            return f"at({_index(index, names)})"
+            return f"at({_index(index, texts, names)})"
         case Load(_, buffer, indices):
-            return f"{names.buffer(buffer)}[{', '.join(_index(i, names) for i in indices)}]"
+            places = (_index(index, texts, names) for index in indices)
+            return f"{names.buffer(buffer)}[{', '.join(places)}]"
 
 
 def _operation(node: Expr, texts: dict[Expr, str], names: _Names) -> str:
@@ -107,7 +113,7 @@ def _operation(node: Expr, texts: dict[Expr, str], names: _Names) -> str:
     raise AssertionError(node)
 
 
-def _index(index: Index, names: _Names) -> str:
+def _index(index: Index, texts: dict[Expr, str], names: _Names) -> str:
     parts = [f"{names.axis(axis)}*{stride}" for axis, stride in index.terms]
-    parts += [f"(dynamic)*{stride}" for _, stride in index.dynamic]
+    parts += [f"{texts[expr]}*{stride}" for expr, stride in index.dynamic]
     return " + ".join([*parts, *([str(index.const)] if index.const or not parts else [])])

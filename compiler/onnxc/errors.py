@@ -53,6 +53,12 @@ class RunError(OnnxcError):
     """The generated code returned a status other than ONNXC_OK."""
 
 
+class CrashError(RunError):
+    """The generated code, or what somebody made of it, ended the process that ran it."""
+
+    exit_status = 3
+
+
 class RefusalError(Exception):
     """Raised by an operator function that cannot compile its node; infer adds which node it is."""
 

@@ -47,6 +47,8 @@ def constant_value(tensor: Tensor) -> Array | None:
     """The tensor's values, or None when it reads what is known only at run time."""
     if any(isinstance(node, Load) and node.buffer.data is None for node in walk(tensor.value)):
         return None
+    if tensor.elements == 0:  # the other dimensions may be of any size
+        return np.empty(tensor.shape, numpy_dtype(tensor.dtype))
     memory = Memory()
     values = Grid(memory, tensor.axes).value(tensor.value)
     return None if memory.status else np.broadcast_to(values, tensor.shape).copy()

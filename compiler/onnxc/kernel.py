@@ -213,7 +213,8 @@ class Apply(Expr):
 class Fold(Expr):
     """`value` folded over `axes` with sum, prod, max or min; of an empty range, the identity.
 
-    A float sum runs in 16 lanes of the innermost axis, added up by a fixed tree.
+    Of float and double, and of integers of 8 bits or more, which wrap; a NaN stays. A float sum
+    runs in 16 lanes of the innermost axis, added up by a fixed tree.
     """
 
     operation: str
@@ -274,10 +275,17 @@ def walk(*roots: Expr, folds: bool = True) -> Iterator[Expr]:
                 stack.extend((operand, False) for operand in reversed(node.operands()))
 
 
-def map_indices(root: Expr, change: Callable[[Index], Index], *, flat: bool = False) -> Expr:
+def map_indices(
+    root: Expr,
+    change: Callable[[Index], Index],
+    *,
+    flat: bool = False,
+    loads: Mapping[Load, Expr] | None = None,
+) -> Expr:
     """The expression with `change` applied to the affine part of every index.
 
-    With `flat`, a Load's indices become the one flat index of its buffer.
+    With `flat`, a Load's indices become the one flat index of its buffer. What `loads` maps a Load
+    to takes its place as it is.
     """
     new: dict[Expr, Expr] = {}
 
@@ -287,6 +295,8 @@ def map_indices(root: Expr, change: Callable[[Index], Index], *, flat: bool = Fa
 
     def rebuilt(node: Expr) -> Expr:
         match node:
+            case Load() if loads and node in loads:
+                return loads[node]
             case At(dtype, index):
                 return At(dtype, changed(index))
             case Load(dtype, buffer, indices):
@@ -308,20 +318,7 @@ def map_indices(root: Expr, change: Callable[[Index], Index], *, flat: bool = Fa
 
 def replace_loads(root: Expr, loads: Mapping[Load, Expr]) -> Expr:
     """The expression with other values in place of some loads."""
-    new: dict[Expr, Expr] = {}
-    for node in walk(root):
-        match node:
-            case Load() if node in loads:
-                new[node] = loads[node]
-            case Apply(dtype, operation, args):
-                new[node] = Apply(dtype, operation, tuple(new[arg] for arg in args))
-            case Checked(dtype, value, condition, code):
-                new[node] = Checked(dtype, new[value], new[condition], code)
-            case Fold(dtype, operation, axes, value):
-                new[node] = Fold(dtype, operation, axes, new[value])
-            case _:
-                new[node] = node
-    return new[root]
+    return map_indices(root, lambda index: index, loads=loads)
 
 
 def move(index: Index, values: Mapping[Axis, Index]) -> Index:
@@ -356,7 +353,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Loops:
-    """For each point of `axes`: out[where] = value.
+    """For each point of `axes`: out[where] = value. `where` does not depend on data.
 
     A packed buffer is read by elements but stored by bytes: then `where` is the one index of the
     byte and `value` the operation "pack" of as many elements as share it.

@@ -112,6 +112,8 @@ def _compile(cache: Path, scratch: Path, source: Path, compiler: Compiler) -> di
     header = source.with_suffix(".h")
     command = compiler.command
     _run((*command, *compiler.flags, "-o", str(built), str(source), "-lm"), source)
+    if not built.is_file():
+        raise ToolError(f"the C compiler '{shlex.join(command)}' made no library of {source.name}")
     cdef = _run((*command, "-E", "-P", "-DONNXC_CFFI", "-x", "c", str(header)), header)
     digest = _digest(built)
     built.replace(cache / f"{digest}.so")

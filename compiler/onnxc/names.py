@@ -215,6 +215,9 @@ def unique_names(
     return tuple(identifiers)
 
 
+_HARMLESS: Final = re.compile(rf"[\w.:/-]{{0,{LONGEST_COMMENT}}}", re.ASCII)
+
+
 def _shown(text: str, position: int) -> str:
     """One character of a comment; a \\u escape where it is not plain or could end the comment."""
     character = text[position]
@@ -235,6 +238,8 @@ def _shown(text: str, position: int) -> str:
 
 def comment_text(text: str) -> str:
     """The text on one ASCII line that may stand in a C comment, cut after 64 characters."""
+    if _HARMLESS.fullmatch(text):
+        return text
     shown: list[str] = []
     length = 0
     for position in range(len(text)):

@@ -21,7 +21,7 @@ from onnxc.emit.interface import Banner, Port
 from onnxc.emit.module import Module, TextSink, emit
 from onnxc.errors import UsageError
 from onnxc.kernel import Program
-from onnxc.names import comment_text, model_name
+from onnxc.names import check_model_name, comment_text, model_name
 from onnxc.passes.bind import bind_dims
 from onnxc.passes.infer import infer
 from onnxc.passes.load import load
@@ -131,6 +131,8 @@ def compile_model(
     With ONNXC_DEBUG=1 in the environment a checker follows every pass over programs; what it
     raises is a fault of onnxc.
     """
+    if name is not None:
+        check_model_name(name)
     shown = observe or (lambda _name, _thing: None)
     stem = source.stem if isinstance(source, Path) else "model"
     debug = os.environ.get("ONNXC_DEBUG") == "1"

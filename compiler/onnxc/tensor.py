@@ -103,9 +103,20 @@ def compute(shape: Shape, element: Callable[..., Expr]) -> Tensor:
     return Tensor(shape, value.dtype, axes, value)
 
 
+def broadcast_shape(*shapes: Shape) -> Shape:
+    """The shape that numpy's rules give, of any rank: numpy's own function ends at 32."""
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    found = tuple(next((n for n in extents if n != 1), 1) for extents in zip(*padded, strict=True))
+    for shape in padded:
+        if any(n not in (1, extent) for n, extent in zip(shape, found, strict=True)):
+            raise ValueError(f"shapes {shapes} do not broadcast")
+    return found
+
+
 def elementwise(element: Callable[..., Expr], *tensors: Tensor) -> Tensor:
     """`element` of the matching elements, after multidirectional (numpy) broadcasting."""
-    shape = np.broadcast_shapes(*(tensor.shape for tensor in tensors))
+    shape = broadcast_shape(*(tensor.shape for tensor in tensors))
     axes = axes_of(shape)
     wide = (tensor if tensor.axes == axes else tensor.expand(shape) for tensor in tensors)
     value = element(*(tensor.value for tensor in wide))

@@ -38,7 +38,7 @@ def packed() -> ModelProto:
     return model(graph)
 
 
-def workspace() -> ModelProto:
+def wide_rows() -> ModelProto:
     """A short row, widened, and a value that two nodes read."""
     nodes = [
         helper.make_node("Equal", ["x", "row"], ["same"], name="rows"),
@@ -78,7 +78,7 @@ def strings() -> ModelProto:
     return model(graph)
 
 
-MODELS = {make.__name__: make for make in (broadcast, packed, workspace, constants, strings)}
+MODELS = {make.__name__: make for make in (broadcast, packed, wide_rows, constants, strings)}
 
 
 @pytest.fixture(autouse=True)

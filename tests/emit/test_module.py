@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from onnxc.emit.text import wrapped
 from onnxc.kernel import Axis, Checked, Origin, Program, Status, along, at, compare, load
+from onnxc.names import model_name
 from onnxc.pipeline import Compiled, compile_model
 from tests.kernels.programs import BOOL, FLOAT, INT64, buffer, const, emitted, over
 from tests.portable_models import LARGE_CONSTANTS, models
@@ -22,7 +23,7 @@ CHECKED = [(name, proto) for name, proto in models() if name != LARGE_CONSTANTS]
 
 @pytest.fixture(scope="module")
 def outputs() -> list[Compiled]:
-    return [compile_model(proto, name=f"m_{name}") for name, proto in CHECKED]
+    return [compile_model(proto, name=model_name(f"m_{name}")) for name, proto in CHECKED]
 
 
 def lines_of(compiled: Compiled) -> Iterator[str]:
@@ -59,7 +60,7 @@ def test_comments_end_where_they_should(outputs: list[Compiled]) -> None:
 
 def test_the_same_bytes_every_time(outputs: list[Compiled]) -> None:
     for compiled, (name, proto) in zip(outputs, CHECKED, strict=True):
-        again = compile_model(proto, name=f"m_{name}")
+        again = compile_model(proto, name=model_name(f"m_{name}"))
         assert again.header == compiled.header
         assert again.c_source == compiled.c_source
 

@@ -244,3 +244,12 @@ def test_leaves_have_no_operands(kind: type) -> None:
     i = Axis(4)
     leaf = at(along(i)) if kind is At else load(buffer("x", "input", FLOAT, 4), [along(i)])
     assert leaf.operands() == ()
+
+
+def test_replace_loads_in_an_index() -> None:
+    """What takes a load's place is not looked into again."""
+    i = Axis(4)
+    n, m = (load(buffer(name, "input", INT64, 4), [along(i)]) for name in "nm")
+    x = buffer("x", "input", FLOAT, 9)
+    found = replace_loads(load(x, [affine(0, [], [(n, 2)])]), {n: m, m: n})
+    assert found is load(x, [affine(0, [], [(m, 2)])])

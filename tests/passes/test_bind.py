@@ -6,7 +6,14 @@ import onnx_ir as ir
 import pytest
 
 from onnxc.errors import UsageError
-from onnxc.passes.bind import OpenDim, bind_dims, open_dims, open_dims_problem
+from onnxc.passes.bind import (
+    DimensionError,
+    OpenDim,
+    OpenDimsProblem,
+    bind_dims,
+    open_dims,
+    open_dims_problem,
+)
 from onnxc.passes.load import load
 from tests.malformed import parse
 
@@ -71,8 +78,9 @@ def test_an_exact_name_comes_first() -> None:
 def test_the_refusal_can_be_pasted(model: ir.Model) -> None:
     (problem,) = open_dims_problem(model)
     assert str(problem) == (
-        "model: input dimensions without a size: 'N' (axis 0 of input 'x'), "
-        "'M' (axis 2 of input 'x'), 'N' (axis 0 of input 'input:0'), axis 1 of input 'input:0'; "
+        "model: input dimensions without a size: "
+        "'N' (axis 0 of input 'x', axis 0 of input 'input:0'), "
+        "'M' (axis 2 of input 'x'), axis 1 of input 'input:0'; "
         "give each one: --dim N=1 --dim M=1 --dim input:0:1=1"
     )
 
@@ -109,14 +117,42 @@ def test_rank_0_is_not_unknown() -> None:
 def test_every_wrong_key_is_told(model: ir.Model) -> None:
     said = refusal(model, N=2, x__0=3, x__1=4, x__7=1, nowhere=1, input__0__x=1, M=-1)
     dims = (
-        "its open dims: 'N' (axis 0 of input 'x'), 'M' (axis 2 of input 'x'), "
-        "'N' (axis 0 of input 'input:0'), axis 1 of input 'input:0'"
+        "open dims: 'N' (axis 0 of input 'x', axis 0 of input 'input:0'), "
+        "'M' (axis 2 of input 'x'), axis 1 of input 'input:0'"
     )
     assert said == [
-        "--dim x:0=3: dimension 'N' is 2 by --dim N=2",
+        "--dim x:0=3: dimension 'N' has the size 2 by 'N'",
         "--dim x:1=4: axis 1 of input 'x' is fixed at 3",
         "--dim x:7=1: input 'x' has rank 3",
-        f"--dim nowhere=1: the model has no such dimension; {dims}",
-        "--dim input:0:x=1: the model has no such dimension; did you mean 'input:0:1'?; " + dims,
+        f"--dim nowhere=1: the model has no such dimension; its {dims}",
+        f"--dim input:0:x=1: the model has no such dimension; did you mean 'input:0:1'? Its {dims}",
         "--dim M=-1: a size must be an integer of 0 or more",
     ]
+
+
+def test_several_sizes_in_one_option(model: ir.Model) -> None:
+    for key in ("N=2,M", "N=2, M", "N=2;M", "N=2 M"):
+        assert refusal(model, **{key: 3}) == [
+            f"--dim {key}=3: one size each; repeat --dim for each: --dim N=2 --dim M=3"
+        ]
+
+
+def test_a_dim_of_many_inputs_is_told_once() -> None:
+    inputs = ", ".join(f"float[N] x{n}" for n in range(9))
+    model = load(parse(f"g ({inputs}) => (float[N] y) {{ y = Identity(x0) }}"))
+    (problem,) = open_dims_problem(model)
+    assert problem.fact == (
+        "input dimensions without a size: "
+        "'N' (axis 0 of input 'x0', axis 0 of input 'x1', axis 0 of input 'x2', 6 more)"
+    )
+
+
+def test_the_same_for_python(model: ir.Model) -> None:
+    (problem,) = open_dims_problem(model)
+    assert isinstance(problem, OpenDimsProblem)
+    assert problem.in_python().remedy == 'give each one: dims={"N": 1, "M": 1, "input:0:1": 1}'
+    with pytest.raises(DimensionError) as caught:
+        bind_dims(model, {"n": 2, "M": -1})
+    assert str(caught.value.in_python()).splitlines()[1] == (
+        "dims['M'] = -1: a size must be an integer of 0 or more"
+    )

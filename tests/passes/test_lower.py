@@ -13,6 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 from onnxc.check import check_program
 from onnxc.compiled import CompiledModel
 from onnxc.kernel import Load, Loops, Program, walk
+from onnxc.names import model_name
 from onnxc.passes.infer import infer
 from onnxc.passes.load import load
 from onnxc.passes.lower import BUFFER_LIMIT, NODE_LIMIT, lower
@@ -103,14 +104,18 @@ def test_an_output_is_a_buffer_that_others_read() -> None:
 
 
 def test_aliases_cost_nothing() -> None:
-    """Identity has a kernel only where its result is an output; the notes tell of the others."""
+    """Identity has a kernel only where its result is an output; notes tell of the others."""
     program = lowered(
         [node("Identity", "x", "a"), node("Identity", "a", "b"), node("Equal", "b x", "y")],
         [tensor("x", FLOAT, 4)],
         [tensor("y", BOOL, 4)],
     )
     (kernel,) = kernels(program)
-    assert [origin.name for origin in kernel.origins] == ["n_a", "n_b", "n_y"]
+    assert [origin.name for origin in kernel.origins] == ["n_y"]
+    assert [(origin.name, fact) for origin, fact in program.notes] == [
+        ("n_a", "needs no code"),
+        ("n_b", "needs no code"),
+    ]
 
 
 def test_what_becomes_of_the_other_nodes() -> None:
@@ -222,7 +227,7 @@ def test_the_fused_c_gives_the_bits_of_the_plain_c(
 ) -> None:
     monkeypatch.setenv("ONNXC_CFLAGS", "-O1")
     fused, plain = (
-        CompiledModel(compile_model(proto, name=f"m_{name}", plain=plain))
+        CompiledModel(compile_model(proto, name=model_name(f"m_{name}"), plain=plain))
         for plain in (False, True)
     )
     inputs = {i.name: any_bits(i.dtype, *i.shape) for i in fused.inputs}

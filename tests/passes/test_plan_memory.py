@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onnxc.errors import ModelError
 from onnxc.kernel import (
     Axis,
     Branch,
@@ -212,8 +213,8 @@ def test_a_copy_is_not_in_place() -> None:
 def test_in_place_kernels_take_one_pointer() -> None:
     program = chain_of(checked, 3)
     body = emitted(program).body
-    assert body.count("float *restrict y)") == 2
-    assert "(float *restrict y)" in body
+    assert body.count("float *restrict out)") == 2
+    assert "(float *restrict out)" in body
     check_in_c(program, {X: np.arange(100, dtype=np.float32)})
 
 
@@ -311,3 +312,14 @@ def test_plans_do_not_change_values() -> None:
     after = plan_memory(merge_axes(program))
     inputs = {X: np.arange(100, dtype=np.float32)}
     assert (evaluated(program, inputs)[1][Y] == evaluated(after, inputs)[1][Y]).all()
+
+
+def test_more_memory_than_there_are_addresses() -> None:
+    x = buffer("x", "input", BOOL, 2**62)
+    kept = [buffer(f"t{n}", "workspace", BOOL, 2**62) for n in range(2)]
+    axis = Axis(2**62)
+    one, other = (load(b, [along(axis)]) for b in kept)
+    y = buffer("y", "output", BOOL, 2**62)
+    steps = (*(copy(b, x) for b in kept), over(y, compare("equal", one, other), axis))
+    with pytest.raises(ModelError, match=r"^model: .* more memory than C can address"):
+        plan_memory(merge_axes(Program((x,), (y,), steps)))

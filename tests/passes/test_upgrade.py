@@ -1,5 +1,7 @@
 """upgrade: the oldest forms become the newest, with the same meaning."""
 
+from typing import Any
+
 import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
@@ -16,7 +18,7 @@ INT32 = TensorProto.INT32
 
 
 def legacy(
-    opset: int, left: tuple[int, ...], right: tuple[int, ...], **attributes: int
+    opset: int, left: tuple[int, ...], right: tuple[int, ...], **attributes: Any
 ) -> ir.Model:
     node = helper.make_node("Equal", ["a", "b"], ["y"], name="n", **attributes)
     inputs = [
@@ -84,7 +86,7 @@ def test_newer_versions_broadcast_by_themselves() -> None:
     assert [node.op_type for node in found.graph] == ["Equal"]
 
 
-def one_node(operator: str, inputs: list[str], opset: int, **attributes: object) -> ir.Node:
+def one_node(operator: str, inputs: list[str], opset: int, **attributes: Any) -> ir.Node:
     node = helper.make_node(operator, inputs, ["y"], name="n", **attributes)
     given = [helper.make_tensor_value_info(name, INT32, [2, 3]) for name in inputs]
     output = helper.make_tensor_value_info("y", INT32, None)

@@ -75,7 +75,11 @@ def test_a_row_of_three() -> None:
     """Filled 64 times into 192 elements, whole rows of that, then what is left."""
     assert extents(equal(FLOAT, (1000, 3), (3,))) == [[64, 3], [15, 192], [40, 3]]
     roles = [loops.role for loops in widened(equal(FLOAT, (1000, 3), (3,)))]
-    assert roles == ["its short row, repeated", "as many rows at once", "the rows left over"]
+    assert roles == [
+        "the row of 3, repeated 64 times",
+        "64 rows at a time, against the repeated row",
+        "the rows left over",
+    ]
 
 
 def test_nothing_is_left_over() -> None:

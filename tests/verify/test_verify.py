@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from onnx.helper import (
 )
 
 from onnxc.dtypes import BY_NAME, ELEMENT_TYPES, ElementType, numpy_dtype
-from onnxc.errors import RunError, UsageError
+from onnxc.errors import CrashError, RunError, ToolError, UsageError
 from onnxc.pipeline import Compiled, Interface, compile_model
 from onnxc.verify import Verification, verify_model
 from onnxc.verify.oracle import ORACLES, OnnxRuntime, ReferenceEvaluator, RefusedError
@@ -130,7 +131,16 @@ def test_auto_without_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     result = verify_model(equal())
     assert result.passed
-    assert result.references[0].reason == "it is not installed (pip install 'onnxc[verify]')"
+    assert result.references[0].reason == "it is not installed (pip install onnxruntime)"
+
+
+def test_auto_with_a_broken_onnxruntime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "onnxruntime.py").write_text("import a_module_that_is_missing\n")
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = verify_model(equal())
+    assert result.passed
+    assert "a_module_that_is_missing" in result.references[0].reason
 
 
 def test_both() -> None:
@@ -235,6 +245,30 @@ def test_the_very_file_runs(tmp_path: Path) -> None:
         verify_model(model, c_source=path, against="reference")
 
 
+def test_c_that_crashes_is_told_of(tmp_path: Path) -> None:
+    path = write_c(identity("float", 2), tmp_path / "mine.c", "mine")
+    path.write_text(
+        '#include "mine.h"\n#include <stdlib.h>\n'
+        "onnxc_status mine_run(const float x0[2], float y[2], mine_workspace *workspace)\n"
+        "{ (void)workspace; (void)x0; (void)y; abort(); }\n"
+    )
+    with pytest.raises(CrashError, match=r"crashed \(SIGABRT\)"):
+        verify_model(identity("float", 2), c_source=path, against="reference")
+
+
+def test_what_a_caller_does_not_rely_on_may_differ(tmp_path: Path) -> None:
+    """Licence, the order and spelling of --dim, the name of the model's file."""
+    model = node_model("Equal", BY_NAME["float"], BY_NAME["bool"], ["H", "W"], ["W"])
+    onnx.save(model, tmp_path / "one.onnx")
+    onnx.save(model, tmp_path / "two.onnx")
+    source = tmp_path / "one.c"
+    compiled = compile_model(tmp_path / "one.onnx", dims={"H": 2, "W": 3}, license="MIT")
+    source.write_text(compiled.c_source)
+    source.with_suffix(".h").write_text(compiled.header)
+    again = {"x1:0": 3, "H": 2}
+    assert verify_model(tmp_path / "two.onnx", c_source=source, dims=again).passed
+
+
 def test_a_file_of_another_model(tmp_path: Path) -> None:
     path = write_c(identity("float", 3), tmp_path / "mine.c", "mine")
     with pytest.raises(UsageError, match=r"(?s)not made from this model.*header has.*expected"):
@@ -245,6 +279,13 @@ def test_a_file_of_another_model(tmp_path: Path) -> None:
     path.with_suffix(".h").unlink()
     with pytest.raises(UsageError, match=r"no such file: .*mine\.h"):
         verify_model(identity("float", 3), c_source=path)
+
+
+def test_a_file_without_the_function(tmp_path: Path) -> None:
+    source = write_c(equal(), tmp_path / "m.c", "m")
+    source.write_text("typedef int nothing;\n")
+    with pytest.raises(ToolError, match=r"m\.c has no function m_run"):
+        verify_model(equal(), c_source=source)
 
 
 def test_an_unknown_reference() -> None:

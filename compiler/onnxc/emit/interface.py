@@ -103,9 +103,15 @@ def header(
         "run": signature(banner, ports, "run", workspace=True),
         "run_static": signature(banner, ports, "run_static", workspace=False),
     }
-    text = render("model.h.j2", **values, interface_hash="")
-    interface_hash = f"0x{hashlib.sha256(text.encode()).hexdigest()[:8]}u"
+    interface_hash = f"0x{hashlib.sha256(_facts(program, banner, ports)).hexdigest()[:8]}u"
     return render("model.h.j2", **values, interface_hash=interface_hash), interface_hash
+
+
+def _facts(program: Program, banner: Banner, ports: Sequence[Port]) -> bytes:
+    """All that a caller relies on, and nothing of where the model came from."""
+    run = signature(banner, ports, "run", workspace=True)
+    shapes = [(port.direction, str(port.buffer.dtype), port.buffer.shape) for port in ports]
+    return repr((run, shapes, program.workspace_size)).encode()
 
 
 def _manual(

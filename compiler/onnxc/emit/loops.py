@@ -109,8 +109,8 @@ def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple
     An operand that has the place of the result is computed in place: they share one pointer.
     """
     place = places.get(loops.out)
-    shared = {b: "y" for b in loops.reads() if place is not None and places.get(b) == place}
-    shared[loops.out] = "y"
+    shared = {b: "out" for b in loops.reads() if place is not None and places.get(b) == place}
+    shared[loops.out] = "out"
     arguments = (*(b for b in loops.reads() if b not in shared), loops.out)
     pointers = {b: _operand_name(n) for n, b in enumerate(arguments[:-1])} | shared
     scope = Scope({axis: _loop_name(n) for n, axis in enumerate(loops.axes)}, pointers)
@@ -121,7 +121,7 @@ def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple
         parameters=tuple(_parameter(b, pointers[b], b is loops.out) for b in arguments),
         loops=_loops(loops.axes, scope),
         statements=tuple(writer.statements),
-        target=f"y[{index_text(loops.where[0], scope)}]",
+        target=f"out[{index_text(loops.where[0], scope)}]",
         value=_unwrapped(value),
         copied=copied,
         copies_constant=copied > 0 and arguments[0].data is not None,

@@ -70,14 +70,17 @@ def wrapped(line: str) -> str:
     return "\n".join(out)
 
 
-_STRING_OR_BREAK: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=,) | (?=(?:[-+?:]|==|&&|\|\||\*) )')
+_STRING_OR_BREAK: Final = re.compile(
+    r'"(?:[^"\\]|\\.)*"|[\[\]]|(?<=[,;]) |(?<= =) | (?=(?:[-+?:]|==|&&|\|\||\*) )'
+)
 
 
 def _pieces(line: str) -> Iterator[str]:
-    """The parts between the places where a line may break, none of them inside a string."""
-    start = 0
+    """The parts between the places where a line may break: not in a string nor a subscript."""
+    start = depth = 0
     for found in _STRING_OR_BREAK.finditer(line):
-        if found[0] == " ":
+        depth += (found[0] == "[") - (found[0] == "]")
+        if found[0] == " " and not depth:
             yield line[start : found.start()]
             start = found.end()
     yield line[start:]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import onnx_ir as ir
@@ -14,6 +16,10 @@ from onnxc.errors import Problem, UsageError
 from onnxc.passes.where import quoted
 
 _LARGEST: Final = 2**63 - 1
+_PLACES: Final = 3
+"""Of a dimension that many inputs share, as many places are told."""
+_SIZE: Final = re.compile(r"[,; ]*([^=,;]+)=([0-9]+)(?![^,; ])")
+"""One of several sizes in one option, as in "batch=2,H=3"."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +35,9 @@ class OpenDim:
         """What --dim calls it."""
         return self.name if self.name is not None else f"{self.input}:{self.axis}"
 
-    def __str__(self) -> str:
-        place = f"axis {self.axis} of input {quoted(self.input)}"
-        return place if self.name is None else f"{quoted(self.name)} ({place})"
+    @property
+    def place(self) -> str:
+        return f"axis {self.axis} of input {quoted(self.input)}"
 
 
 def open_dims(model: ir.Model) -> tuple[OpenDim, ...]:
@@ -43,6 +49,58 @@ def open_dims(model: ir.Model) -> tuple[OpenDim, ...]:
         for axis, extent in enumerate(value.shape)
         if isinstance(extent, ir.SymbolicDim)
     )
+
+
+def listed(dims: Iterable[OpenDim]) -> str:
+    """The dimensions for people, each once, with the places where it occurs."""
+    by_key: dict[str, list[OpenDim]] = {}
+    for dim in dims:
+        by_key.setdefault(dim.key, []).append(dim)
+    return ", ".join(map(_with_places, by_key.values()))
+
+
+def _with_places(dims: Sequence[OpenDim]) -> str:
+    if dims[0].name is None:
+        return dims[0].place
+    places = [dim.place for dim in dims[:_PLACES]]
+    if len(dims) > _PLACES:
+        places.append(f"{len(dims) - _PLACES:,} more")
+    return f"{quoted(dims[0].name)} ({', '.join(places)})"
+
+
+def options(dims: Mapping[str, int]) -> str:
+    """Sizes as the command line takes them."""
+    return " ".join(f"--dim {shlex.quote(f'{key}={size}')}" for key, size in dims.items())
+
+
+def argument(dims: Mapping[str, int]) -> str:
+    """Sizes as onnxc.compile takes them."""
+    sizes = ", ".join(f"{json.dumps(key, ensure_ascii=False)}: {n}" for key, n in dims.items())
+    return f"dims={{{sizes}}}"
+
+
+@dataclass(frozen=True)
+class OpenDimsProblem(Problem):
+    """Dimensions that need a size; the remedy is for the command line."""
+
+    keys: tuple[str, ...] = ()
+
+    def in_python(self) -> Problem:
+        """The same for a caller of onnxc.compile."""
+        return replace(self, remedy=f"give each one: {argument(dict.fromkeys(self.keys, 1))}")
+
+
+class DimensionError(UsageError):
+    """Wrong sizes: of each its key, the size, and what is wrong; worded for the command line."""
+
+    def __init__(self, faults: Sequence[tuple[str, object, str]]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(f"--dim {key}={size}: {fact}" for key, size, fact in faults))
+
+    def in_python(self) -> UsageError:
+        """The same for a caller of onnxc.compile."""
+        lines = [f"dims[{key!r}] = {size!r}: {fact}" for key, size, fact in self.faults]
+        return UsageError("\n".join(lines))
 
 
 def open_dims_problem(model: ir.Model) -> list[Problem]:
@@ -58,25 +116,25 @@ def open_dims_problem(model: ir.Model) -> list[Problem]:
     ]
     dims = open_dims(model)
     if dims:
-        keys = dict.fromkeys(dim.key for dim in dims)
-        command = " ".join(f"--dim {shlex.quote(f'{key}=1')}" for key in keys)
-        fact = f"input dimensions without a size: {', '.join(map(str, dims))}"
-        problems.append(Problem("model", fact, f"give each one: {command}"))
+        keys = dict.fromkeys((dim.key for dim in dims), 1)
+        fact = f"input dimensions without a size: {listed(dims)}"
+        remedy = f"give each one: {options(keys)}"
+        problems.append(OpenDimsProblem("model", fact, remedy, tuple(keys)))
     return problems
 
 
 def bind_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
     """Gives dimensions their sizes, everywhere where a name occurs.
 
-    A key is a dimension's exact name, else INPUT:AXIS split at its last colon. Raises UsageError
-    for unknown keys, sizes that are none, two sizes for one dimension and a size other than the
-    model's own; the model is then unchanged.
+    A key is a dimension's exact name, else INPUT:AXIS split at its last colon. Raises
+    DimensionError for unknown keys, sizes that are none, two sizes for one dimension and a size
+    other than the model's own; the model is then unchanged.
     """
     binding = _Binding(model)
     for key, size in dims.items():
         binding.add(key, size)
     if binding.faults:
-        raise UsageError("\n".join(binding.faults))
+        raise DimensionError(binding.faults)
     binding.apply()
 
 
@@ -88,12 +146,12 @@ class _Binding:
         self._inputs = {value.name: value for value in model.graph.inputs}
         self._by_name: dict[str, tuple[str, int]] = {}
         self._by_axis: dict[tuple[str, int], int] = {}
-        self.faults: list[str] = []
+        self.faults: list[tuple[str, object, str]] = []
 
     def add(self, key: str, size: int) -> None:
         """Takes one --dim; what is wrong with it goes to `faults`."""
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _LARGEST:
-            self.faults.append(f"--dim {key}={size}: a size must be an integer of 0 or more")
+            self.faults.append((key, size, "a size must be an integer of 0 or more"))
         elif key in self._names:
             self._bind_name(key, key, size)
         else:
@@ -102,14 +160,14 @@ class _Binding:
     def _bind_name(self, name: str, key: str, size: int) -> None:
         earlier, known = self._by_name.setdefault(name, (key, size))
         if known != size:
-            fact = f"dimension {quoted(name)} is {known} by --dim {earlier}={known}"
-            self.faults.append(f"--dim {key}={size}: {fact}")
+            fact = f"dimension {quoted(name)} has the size {known} by {quoted(earlier)}"
+            self.faults.append((key, size, fact))
 
     def _bind_axis(self, key: str, size: int) -> None:
         input_name, colon, digits = key.rpartition(":")
         value = self._inputs.get(input_name) if colon else None
         if value is None or not (digits.isascii() and digits.isdigit()):
-            self.faults.append(f"--dim {key}={size}: {self._unknown(key)}")
+            self.faults.append((key, size, self._unknown(key, size)))
             return
         shape = value.shape if isinstance(value.type, ir.TensorType) else None
         axis = int(digits) if len(digits) < 10 else _LARGEST
@@ -120,7 +178,7 @@ class _Binding:
         else:
             fact = self._bind_extent(input_name, axis, shape[axis], key, size)
         if fact:
-            self.faults.append(f"--dim {key}={size}: {fact}")
+            self.faults.append((key, size, fact))
 
     def _bind_extent(
         self, input_name: str, axis: int, extent: int | ir.SymbolicDim, key: str, size: int
@@ -135,14 +193,17 @@ class _Binding:
         known = self._by_axis.setdefault((input_name, axis), size)
         return f"the axis has the size {known} already" if known != size else ""
 
-    def _unknown(self, key: str) -> str:
+    def _unknown(self, key: str, size: int) -> str:
+        several = {name: int(number) for name, number in _SIZE.findall(f"{key}={size}")}
+        if len(several) > 1:
+            return f"one size each; repeat --dim for each: {options(several)}"
         fact = "the model has no such dimension"
         keys = list(dict.fromkeys(dim.key for dim in self._open))
         if not keys:
             return f"{fact}; it has no open dims"
         close = difflib.get_close_matches(key, keys, n=1)
-        meant = f"; did you mean {quoted(close[0])}?" if close else ""
-        return f"{fact}{meant}; its open dims: {', '.join(map(str, self._open))}"
+        meant = f"; did you mean {quoted(close[0])}? Its" if close else "; its"
+        return f"{fact}{meant} open dims: {listed(self._open)}"
 
     def apply(self) -> None:
         for value in self._model.graph.inputs:

@@ -27,6 +27,7 @@ from onnxc.passes.check_node import (
     output_type_problems,
     type_problems,
 )
+from onnxc.passes.tensors import MAX_RANK
 from onnxc.passes.upgrade import upgrade
 from onnxc.passes.where import quoted
 from onnxc.tensor import Tensor, constant, of_buffer
@@ -58,13 +59,18 @@ def node_label(node: ir.Node, number: int, version: int) -> str:
 
 
 class _Walk:
-    """`unknown` holds the values that nothing is known of, because of a problem already told."""
+    """`unknown` holds the values that nothing is known of, because of a problem already told.
+
+    Chains of thousands of nodes that look the same are common: by `_look`, `inferred` has what
+    ONNX says of their outputs, `varying` tells those whose results depend on run-time data.
+    """
 
     def __init__(self, *, complete: bool) -> None:
         self.complete = complete
         self.unknown: set[ir.Value] = set()
         self.operators = load_operators()
         self.inferred: dict[object, list[onnx.TypeProto]] = {}
+        self.varying: set[object] = set()
 
     def check_input(self, value: ir.Value) -> Iterator[Problem]:
         where = f"input {quoted(value.name or '')}"
@@ -85,7 +91,10 @@ class _Walk:
             return
         if shape is None or dtype is None:
             self.unknown.add(value)
-        elif math.prod(shape) * dtype.size > LARGEST_TENSOR:
+        elif len(shape) > MAX_RANK:
+            yield Problem(where, f"the result has {len(shape)} dimensions, more than {MAX_RANK}")
+            self.unknown.add(value)
+        elif math.prod(filter(None, shape)) * dtype.size > LARGEST_TENSOR:
             yield Problem(where, f"shape {list(shape)} has more bytes than C can address")
             self.unknown.add(value)
 
@@ -124,30 +133,23 @@ class _Walk:
             if kept:
                 names = ", ".join(sorted(kept))
                 raise RefusalError(f"attribute {names} is not supported", "re-export without it")
-            inferred = self._inferred(node)
+            look = _look(node)
+            if look not in self.inferred or look is None:
+                self.inferred[look] = _inferred_outputs(node)
         except RefusalError as refusal:
             yield Problem(where, refusal.fact, refusal.remedy)
             self.unknown.update(node.outputs)
             return
-        for value, proto in zip(node.outputs, inferred, strict=True):
+        for value, proto in zip(node.outputs, self.inferred[look], strict=True):
             yield from self._settle(value, proto, where)
         yield from output_type_problems(node, schema, where)
-        if not any(value in self.unknown for value in node.outputs):
+        if look not in self.varying and not any(v in self.unknown for v in node.outputs):
             try:
-                _fold(node, operator)
+                if not _fold(node, operator) and look is not None:
+                    self.varying.add(look)
             except RefusalError as refusal:
                 yield Problem(where, refusal.fact, refusal.remedy)
-
-    def _inferred(self, node: ir.Node) -> list[onnx.TypeProto]:
-        """The same for every node that looks the same: chains of thousands are common."""
-        values = [value for value in node.inputs if value is not None]
-        if node.attributes or any(value.const_value is not None for value in values):
-            return _inferred_outputs(node)
-        seen = tuple(None if v is None else (v.dtype, static_shape(v)) for v in node.inputs)
-        key = (node.domain, node.op_type, len(node.outputs), seen)
-        if key not in self.inferred:
-            self.inferred[key] = _inferred_outputs(node)
-        return self.inferred[key]
+                self.unknown.update(node.outputs)
 
     def _settle(self, value: ir.Value, inferred: onnx.TypeProto, where: str) -> Iterator[Problem]:
         """Gives the value what was inferred, filled up and checked by what is declared."""
@@ -186,6 +188,15 @@ def _merged(inferred: ir.Shape, declared: ir.Shape) -> ir.Shape:
         return inferred
     pairs = zip(declared, inferred, strict=True)
     return ir.Shape([i if isinstance(i, int) else d for d, i in pairs])
+
+
+def _look(node: ir.Node) -> object:
+    """What decides how a node without attributes and constants is compiled; None for others."""
+    values = [value for value in node.inputs if value is not None]
+    if node.attributes or any(value.const_value is not None for value in values):
+        return None
+    seen = tuple(None if v is None else (v.dtype, static_shape(v)) for v in node.inputs)
+    return node.domain, node.op_type, len(node.outputs), seen
 
 
 def _inferred_outputs(node: ir.Node) -> list[onnx.TypeProto]:
@@ -245,13 +256,21 @@ def call(operator: Operator, node: ir.Node, inputs: list[Tensor | None]) -> tupl
     return operator(bound, attributes)
 
 
-def _fold(node: ir.Node, operator: Operator) -> None:
-    """Gives the outputs their values where they are known at compile time and small enough."""
-    inputs = [None if value is None else placeholder(value) for value in node.inputs]
-    known = sum(t.elements * t.dtype.size for t in inputs if t is not None)
+def _fold(node: ir.Node, operator: Operator) -> bool:
+    """Gives the outputs their values where they are known at compile time and small enough.
+
+    A constant under another name stays the one constant. Returns whether there was any.
+    """
+    tensors = {value: placeholder(value) for value in node.inputs if value is not None}
+    inputs = [None if value is None else tensors[value] for value in node.inputs]
+    constants = [t for value, t in tensors.items() if value.const_value is not None]
+    known = sum(t.elements * t.dtype.size for t in constants)
     for value, tensor in zip(node.outputs, call(operator, node, inputs), strict=True):
-        if tensor.elements * tensor.dtype.size > known + FOLD_LIMIT:
-            continue
-        array = constant_value(tensor)
-        if array is not None:
-            value.const_value = tensor_of(array, tensor.dtype, value.name or "")
+        same = [v for v, t in zip(node.inputs, inputs, strict=True) if t is tensor]
+        if same and same[0] is not None:
+            value.const_value = same[0].const_value
+        elif tensor.elements * tensor.dtype.size <= known + FOLD_LIMIT:
+            array = constant_value(tensor)
+            if array is not None:
+                value.const_value = tensor_of(array, tensor.dtype, value.name or "")
+    return any(value.const_value is not None for value in node.outputs)

@@ -47,7 +47,11 @@ def lower(model: ir.Model, *, plain: bool = False) -> Program:
 
 
 class _Lowering:
-    """`realized` are the values that some buffer holds; `sizes` bounds nodes and buffers."""
+    """`realized` are the values that some buffer holds; `sizes` bounds nodes and buffers.
+
+    `constants` are tensors by the identity of their constant; `aliases` the values that others are
+    only another name of.
+    """
 
     def __init__(self, graph: ir.Graph, plain: bool) -> None:
         self.graph = graph
@@ -55,6 +59,8 @@ class _Lowering:
         self.positions = {node: n for n, node in enumerate(graph)}
         self.origins: dict[ir.Node, Origin] = {}
         self.tensors: dict[ir.Value, Tensor] = {}
+        self.constants: dict[int, Tensor] = {}
+        self.aliases: dict[ir.Value, ir.Value] = {}
         self.realized: set[ir.Value] = set()
         self.sizes: dict[Expr, tuple[int, int]] = {}
         self.steps: list[Loops] = []
@@ -79,6 +85,9 @@ class _Lowering:
         results = call(REGISTRY[node.domain, node.op_type], node, inputs)
         for value, tensor in zip(node.outputs, results, strict=True):
             self.tensors[value] = tensor
+            for source, operand in zip(node.inputs, inputs, strict=True):
+                if source is not None and operand is tensor:
+                    self.aliases[value] = self.aliases.get(source, source)
             if value in outputs:
                 self._realize(value, outputs[value])
             elif self.plain or self._needs_buffer(value, tensor):
@@ -86,8 +95,12 @@ class _Lowering:
                 self._realize(value, Buffer(value.name or "", shape, dtype, "workspace"))
 
     def _tensor(self, value: ir.Value) -> Tensor:
+        """A constant that several names have is one tensor, so that it is written once."""
         if value not in self.tensors:
-            self.tensors[value] = placeholder(value)
+            key = id(value.const_value)
+            if key not in self.constants:
+                self.constants[key] = placeholder(value)
+            self.tensors[value] = self.constants[key]
         return self.tensors[value]
 
     def _needs_buffer(self, value: ir.Value, tensor: Tensor) -> bool:
@@ -132,7 +145,10 @@ class _Lowering:
         self.steps.extend(_pack(out, source, origins))
 
     def _computed_by(self, value: ir.Value) -> tuple[Origin, ...]:
-        """The nodes between the buffers that exist and `value`, in the order of the graph."""
+        """The nodes between the buffers that exist and `value`, in the order of the graph.
+
+        What only gives a value another name is left out, but for the node that made `value`.
+        """
         found: set[ir.Node] = set()
         stack = [value]
         while stack:
@@ -142,7 +158,7 @@ class _Lowering:
                 continue
             found.add(node)
             if current.const_value is None:
-                stack.extend(value for value in node.inputs if value is not None)
+                stack.extend(self.aliases.get(v, v) for v in node.inputs if v is not None)
         return tuple(self._origin(node) for node in sorted(found, key=self.positions.__getitem__))
 
     def _origin(self, node: ir.Node) -> Origin:

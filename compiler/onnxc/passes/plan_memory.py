@@ -9,10 +9,12 @@ from typing import Final
 import numpy as np
 
 from onnxc.dtypes import UINT8
+from onnxc.errors import ModelError, Problem
 from onnxc.kernel import Branch, Buffer, Load, Loops, Program, Repeat, Step, walk
 
 ALIGNMENT: Final = 64
 """Of every buffer, in bytes: one cache line, the widest vector."""
+LARGEST: Final = 2**63 - 1
 
 
 def plan_memory(program: Program) -> Program:
@@ -150,6 +152,9 @@ def _placed(
         root = shared.get(buffer, buffer)
         old = groups.get(root, span)
         groups[root] = Span(min(old.first, span.first), max(old.last, span.last))
+    if sum(-(-buffer.bytes // ALIGNMENT) * ALIGNMENT for buffer in groups) > LARGEST:
+        fact = "the values between its nodes need more memory than C can address"
+        raise ModelError([Problem("model", fact, "use smaller dimensions")])
     order = sorted(groups, key=lambda b: (-b.bytes, groups[b].first))
     first, last, start, end = np.zeros((4, len(order)), np.int64)
     roots: dict[Buffer, int] = {}

@@ -65,7 +65,10 @@ def widened(loops: Loops) -> list[Loops]:
         buffer = Buffer("", (row.width,), source.buffer.dtype, "workspace")
         repeat = Axis(row.repeats)
         where = along(repeat) * row.inner.extent + along(row.inner)
-        axes, role = (repeat, row.inner), "its short row, repeated"
+        axes, role = (
+            (repeat, row.inner),
+            f"the row of {row.inner.extent}, repeated {row.repeats} times",
+        )
         fills.append(Loops(buffer, (where,), axes, source, loops.origins, role))
         filled[source] = buffer
     return [*fills, _whole_rows(loops, row, filled), *_rows_left(loops, row)]
@@ -82,7 +85,7 @@ def _whole_rows(loops: Loops, row: _Row, filled: dict[Load, Buffer]) -> Loops:
         where=(move(loops.where[0], moved),),
         axes=(*loops.axes[:-2], blocks, wide),
         value=substitute(value, moved),
-        role="as many rows at once",
+        role=f"{row.repeats} rows at a time, against the repeated row",
     )
 
 

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from onnxc import op, pipeline
 from onnxc.errors import ModelError
 from onnxc.passes import bind, load
+from onnxc.report import memory
 from onnxc.report.text import columns, count, printable, some
 from onnxc.values import type_text
 
@@ -46,11 +47,8 @@ def gather(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
             {"input": dim.input, "axis": dim.axis, "name": dim.name} for dim in open_dims
         ],
         "dim_options": _dim_options(open_dims),
-        "memory": compiled
-        and {
-            "workspace_bytes": compiled.workspace_size,
-            "constants_bytes": compiled.constants_size,
-        },
+        "command": _command(path, dims, open_dims),
+        "memory": compiled and memory.sizes(compiled),
         "unsupported": unsupported,
         "problems": problems,
     }
@@ -67,8 +65,13 @@ def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
 
 def _dim_options(open_dims: Sequence[bind.OpenDim]) -> list[str]:
     """What is to be added to the command line, with 1 for every number."""
-    keys = dict.fromkeys(dim.key for dim in open_dims)
-    return [f"--dim {shlex.quote(f'{key}=1')}" for key in keys]
+    return [bind.options({key: 1}) for key in dict.fromkeys(dim.key for dim in open_dims)]
+
+
+def _command(path: Path, dims: Mapping[str, int], open_dims: Sequence[bind.OpenDim]) -> str:
+    """What compiles the model: sizes that were given, and 1 for those that were not."""
+    sizes = {**dims, **{dim.key: 1 for dim in open_dims}}
+    return f"onnxc {shlex.quote(str(path))} {bind.options(sizes)}".rstrip()
 
 
 def _unsupported(model: ir.Model) -> list[dict[str, Any]]:
@@ -101,12 +104,8 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield from columns([_value_cells(value) for value in found[side]])
     if found["open_dims"]:
         yield "open dims:"
-        yield from columns(
-            [printable(dim["name"] or "(unnamed)"), f"axis {dim['axis']} of {dim['input']!r}"]
-            for dim in found["open_dims"]
-        )
-        options = " ".join(found["dim_options"])
-        yield printable(f"  onnxc {shlex.quote(found['model'])} {options}")
+        yield from columns(_open_dim_cells(found["open_dims"]))
+        yield printable(f"  compile with: {found['command']}")
     yield from _memory_lines(found)
     yield from _unsupported_lines(found)
 
@@ -120,13 +119,24 @@ def _value_cells(value: Mapping[str, Any]) -> list[str]:
     return [printable(value["name"]), printable(short + shape)]
 
 
+def _open_dim_cells(dims: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
+    """A row for each dimension: its name, and the axes that have it."""
+    places: dict[object, list[str]] = {}
+    for dim in dims:
+        place = f"axis {dim['axis']} of {dim['input']!r}"
+        places.setdefault(dim["name"] or place, []).append(place)
+    for key, axes in places.items():
+        name = "(unnamed)" if key == axes[0] else str(key)
+        yield [printable(name), printable(", ".join(axes))]
+
+
 def _memory_lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["memory"] is None:
         yield "memory: not known before the model compiles"
     else:
         yield "memory:"
-        yield f"  RAM: {count(found['memory']['workspace_bytes'], 'byte')} of workspace"
-        yield f"  constants: {count(found['memory']['constants_bytes'], 'byte')}"
+        yield f"  {memory.ram_line(found['memory'])}"
+        yield f"  {memory.constants_line(found['memory'])}"
 
 
 def _unsupported_lines(found: Mapping[str, Any]) -> Iterator[str]:

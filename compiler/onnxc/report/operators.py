@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
@@ -93,9 +94,12 @@ def page(words: str) -> dict[str, Any]:
 def _find(words: str) -> tuple[str, str, int | None]:
     """(domain, name, version) of what the user typed."""
     names = {name: domain for domain, name in sorted(op.operator_names(), reverse=True)}
-    name, dash, version = words.rpartition("-")
+    *parts, rest = re.split(r"::|[.:/](?=[A-Za-z])", words)
+    if parts and (domain := ".".join(parts)) != DEFAULT_DOMAIN:
+        raise UsageError(f"domain {domain!r}: onnxc knows the operators of {DEFAULT_DOMAIN} only")
+    name, dash, version = rest.rpartition("-")
     if not dash:
-        name, version = words, ""
+        name, version = rest, ""
     if name not in names:
         folded = {known.casefold(): known for known in names}
         close = difflib.get_close_matches(name.casefold(), folded, n=1)
@@ -151,7 +155,11 @@ def _run(example: Mapping[str, Any], schema: OpSchema) -> dict[str, Any] | None:
 
 
 def plain_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: plain(value) for name, value in attributes.items()}
+    """The values as numbers, strings, lists, and tensors {dtype, shape, values}."""
+    return {
+        name: value if isinstance(value, Mapping) else plain(value)
+        for name, value in attributes.items()
+    }
 
 
 def _c_source(schema: OpSchema) -> dict[str, str] | None:

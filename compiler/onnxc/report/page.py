@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ def _blocks(page: Page) -> Iterator[Block]:
     if not page["supported"]:
         yield Prose("not supported yet: onnxc refuses models with this operator")
     yield Items(tuple(_facts(page)))
-    yield Prose(page["summary"])
+    yield Prose(_without_dead_links(page["summary"]))
     for title, lines in (
         ("Attributes", [_attribute(attribute) for attribute in page["attributes"]]),
         ("Inputs", [_formal(formal) for formal in page["inputs"]]),
@@ -86,11 +87,12 @@ def _blocks(page: Page) -> Iterator[Block]:
         if lines:
             yield Heading(2, title)
             yield Items(tuple(lines))
+    if page["c"] is not None:
+        data = "" if page["inputs"] else " (the result is data)"
+        yield Heading(2, f"The C of {page['c']['example']}{data}")
+        yield Code("c", page["c"]["source"].strip("\n"))
     yield from _examples(page)
     yield from _differences(page)
-    if page["c"] is not None:
-        yield Heading(2, f"The C of {page['c']['example']}")
-        yield Code("c", page["c"]["source"].strip("\n"))
 
 
 def _facts(page: Page) -> Iterator[str]:
@@ -125,7 +127,12 @@ def _constraint(constraint: Page) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(_without_dead_links(text).split())
+
+
+def _without_dead_links(text: str) -> str:
+    """The text of links to files beside the page in ONNX's own documentation."""
+    return re.sub(r"\[([^\]]+)\]\((?!https?://)[^)\s]+\)", r"\1", text)
 
 
 def _examples(page: Page) -> Iterator[Block]:
@@ -138,17 +145,25 @@ def _examples(page: Page) -> Iterator[Block]:
 
 def _example_lines(example: Page) -> Iterator[str]:
     node = example["node"]
-    attributes = "".join(f", {name}={value!r}" for name, value in node["attributes"].items())
+    given = [f"{name}={_value(value)}" for name, value in node["attributes"].items()]
+    arguments = ", ".join([*node["inputs"], *given])
     yield "Node:"
-    yield f"  {node['operator']}({', '.join(node['inputs'])}{attributes}) -> " + (
-        f"({', '.join(node['outputs'])})"
-    )
+    yield f"  {node['operator']}({arguments}) -> ({', '.join(node['outputs'])})"
     for side in ("inputs", "outputs"):
+        if not example[side]:
+            continue
         yield f"{side.capitalize()}:"
         for tensor in example[side]:
             shape, dtype = tuple(tensor["shape"]), tensor["dtype"]
             yield f"  {tensor['name']}: shape={shape}, dtype={dtype}"
             yield textwrap.indent(np.array2string(examples.array(tensor), separator=", "), "    ")
+
+
+def _value(value: object) -> str:
+    """An attribute's value; of a tensor type, shape and values."""
+    if not isinstance(value, Mapping):
+        return repr(value)
+    return f"{value['dtype']}{value['shape']} {value['values']}"
 
 
 def _differences(page: Page) -> Iterator[Block]:

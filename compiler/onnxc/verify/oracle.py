@@ -44,7 +44,10 @@ class OnnxRuntime:
     def __init__(self, source: Path | onnx.ModelProto, compiled: Compiled) -> None:
         if importlib.util.find_spec("onnxruntime") is None:
             raise RefusedError("it is not installed (pip install onnxruntime)")
-        import onnxruntime
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise RefusedError(f"it cannot be imported: {_reason(error)}") from None
 
         self.title = f"onnxruntime {onnxruntime.__version__}"
         self._runtime: Any = onnxruntime

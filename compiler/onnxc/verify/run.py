@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import faulthandler
 import math
+import multiprocessing
 import os
 import re
+import signal
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onnxc.compiled import CompiledModel
-from onnxc.errors import RunError, UsageError
+from onnxc.errors import CrashError, OnnxcError, RunError, UsageError
 from onnxc.pipeline import compile_model
 from onnxc.verify.compare import Difference, Tolerance, compare
 from onnxc.verify.inputs import Case, random_cases, read_inputs
 from onnxc.verify.oracle import ORACLES, RefusedError
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     import onnx
     from numpy.typing import NDArray
 
@@ -136,7 +142,7 @@ def verify_model(
     model = _model(source, c_source, dims or {})
     compiled = model.compiled
     cases = [read_inputs(inputs, model.inputs)] if inputs else random_cases(model.inputs, seed)
-    results = [_run(model, case, random=inputs is None) for case in cases]
+    results = run_apart(model, cases, random=inputs is None)
     tolerance = Tolerance(exact, rtol, atol)
     references: list[Reference] = []
     comparisons: list[Comparison] = []
@@ -199,6 +205,43 @@ def _declarations(header: str) -> list[str]:
     code = re.sub(r"/\*.*?\*/", " ", header, flags=re.DOTALL)
     lines = (" ".join(line.split()) for line in code.splitlines())
     return [line for line in lines if line]
+
+
+def run_apart(
+    model: CompiledModel, cases: Sequence[Case], *, random: bool
+) -> list[list[NDArray[Any]]]:
+    """The outputs of each case, from a process of its own: C that somebody changed may crash."""
+    model.build()
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send_results, args=(sender, model, cases, random))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of fork beside numpy's own threads
+        process.start()
+    sender.close()
+    try:
+        outcome = receiver.recv()
+    except EOFError:
+        outcome = None
+    process.join()
+    if outcome is None:
+        code = process.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"status {code}"
+        raise CrashError(f"the C crashed ({how}) before it gave any output")
+    if isinstance(outcome, Exception):
+        raise outcome
+    results: list[list[NDArray[Any]]] = outcome
+    return results
+
+
+def _send_results(
+    sender: Connection, model: CompiledModel, cases: Sequence[Case], random: bool
+) -> None:
+    faulthandler.disable()  # the parent tells of a crash, in one line
+    try:
+        sender.send([_run(model, case, random=random) for case in cases])
+    except OnnxcError as error:
+        sender.send(error)
 
 
 def _run(model: CompiledModel, case: Case, *, random: bool) -> list[NDArray[Any]]:

@@ -10,7 +10,7 @@
 #pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic") /* at -O2 too */
 #endif
 
-#if BROADCAST_INTERFACE != 0x238e5dd7u
+#if BROADCAST_INTERFACE != 0x8d73b129u
 #error "this file and the header of broadcast are not of the same model"
 #endif
 
@@ -20,12 +20,12 @@
 #endif
 
 /* Equal-19 'compare': A float[3][1][5], B float[4][1] -> C bool[3][4][5] */
-static void equal_0(const float *restrict a, const float *restrict b, uint8_t *restrict y)
+static void equal_0(const float *restrict a, const float *restrict b, uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 3; i++) {
         for (int32_t j = 0; j < 4; j++) {
             for (int32_t k = 0; k < 5; k++) {
-                y[i * 20 + j * 5 + k] = a[i * 5 + j * 0 + k] == b[i * 0 + j + k * 0];
+                out[i * 20 + j * 5 + k] = a[i * 5 + j * 0 + k] == b[i * 0 + j + k * 0];
             }
         }
     }

@@ -13,7 +13,7 @@
 #define BROADCAST_H
 
 /* The .c checks that it was made together with this file. */
-#define BROADCAST_INTERFACE 0x238e5dd7u
+#define BROADCAST_INTERFACE 0x8d73b129u
 
 #ifndef ONNXC_CFFI
 #include <stddef.h>

@@ -10,7 +10,7 @@
 #pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic") /* at -O2 too */
 #endif
 
-#if CONSTANTS_INTERFACE != 0xc3d789ceu
+#if CONSTANTS_INTERFACE != 0x07b42203u
 #error "this file and the header of constants are not of the same model"
 #endif
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -32,24 +32,24 @@ static const union w_image { unsigned char bytes[3][32]; float values[20]; } w_i
 #endif
 
 /* Equal-19 'one': x_one float[1], one float[1] -> y_one bool[1] */
-static void equal_0(const float *restrict a, uint8_t *restrict y)
+static void equal_0(const float *restrict a, uint8_t *restrict out)
 {
-    y[0] = a[0] == 0.5f;
+    out[0] = a[0] == 0.5f;
 }
 
 /* Equal-19 'values': x_values float[4], values float[4] -> y_values bool[4] */
-static void equal_1(const float *restrict a, const float *restrict b, uint8_t *restrict y)
+static void equal_1(const float *restrict a, const float *restrict b, uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 4; i++) {
-        y[i] = a[i] == b[i];
+        out[i] = a[i] == b[i];
     }
 }
 
 /* Equal-19 'image': x_image float[20], image float[20] -> y_image bool[20] */
-static void equal_2(const float *restrict a, const float *restrict b, uint8_t *restrict y)
+static void equal_2(const float *restrict a, const float *restrict b, uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 20; i++) {
-        y[i] = a[i] == b[i];
+        out[i] = a[i] == b[i];
     }
 }
 

@@ -19,7 +19,7 @@
 #define CONSTANTS_H
 
 /* The .c checks that it was made together with this file. */
-#define CONSTANTS_INTERFACE 0xc3d789ceu
+#define CONSTANTS_INTERFACE 0x07b42203u
 
 #ifndef ONNXC_CFFI
 #include <stddef.h>

@@ -12,7 +12,7 @@
 #pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic") /* at -O2 too */
 #endif
 
-#if PACKED_INTERFACE != 0x8e967380u
+#if PACKED_INTERFACE != 0xa6f35efau
 #error "this file and the header of packed are not of the same model"
 #endif
 #ifndef PACKED_CONST_ATTR
@@ -38,25 +38,25 @@ static inline uint8_t onnxc_pack4(int a, int b)
 static const uint8_t w_known[4]; /* "known" int4[7] */
 
 /* Identity-25 'copy': x int4[7] -> copy int4[7] */
-static void identity_0(const uint8_t *restrict a, uint8_t *restrict y)
+static void identity_0(const uint8_t *restrict a, uint8_t *restrict out)
 {
-    memcpy(y, a, 3 * sizeof *y);
+    memcpy(out, a, 3 * sizeof *out);
 }
 
 /* Identity-25 'copy': x int4[7] -> copy int4[7]
  * here: the last byte */
-static void identity_1(const uint8_t *restrict a, uint8_t *restrict y)
+static void identity_1(const uint8_t *restrict a, uint8_t *restrict out)
 {
-    y[3] = onnxc_pack4(onnxc_load_int4(a, 6), 0);
+    out[3] = onnxc_pack4(onnxc_load_int4(a, 6), 0);
 }
 
 /* Identity-25 'known': w int4[7] -> known int4[7] */
 #if defined(__GNUC__) && !defined(__clang__)
 __attribute__((noinline, noclone)) /* gcc 12 with AVX-512 copies some known bytes wrongly */
 #endif
-static void identity_2(const uint8_t *restrict a, uint8_t *restrict y)
+static void identity_2(const uint8_t *restrict a, uint8_t *restrict out)
 {
-    memcpy(y, a, 3 * sizeof *y);
+    memcpy(out, a, 3 * sizeof *out);
 }
 
 onnxc_status packed_run(const uint8_t x[4], uint8_t copy[4], uint8_t known[4],

@@ -13,7 +13,7 @@
 #define PACKED_H
 
 /* The .c checks that it was made together with this file. */
-#define PACKED_INTERFACE 0x8e967380u
+#define PACKED_INTERFACE 0xa6f35efau
 
 #ifndef ONNXC_CFFI
 #include <stddef.h>

@@ -1,8 +1,9 @@
 """Examples of operators: one node and its inputs each. Results are computed, never stored.
 
-`<Operator>.json` is a list of {name, since, node: {operator, inputs, outputs, attributes}, inputs};
-an example counts from version `since` of its operator on (1 where left out), for the versions that
-allow its element types.
+`<Operator>.json` is a list of {name, since, until, node: {operator, inputs, outputs, attributes},
+inputs, constants}. An example counts from version `since` of its operator on (1 where left out), up
+to version `until`, for the versions that allow its element types. `constants` names the inputs that
+the model holds as initializers; an attribute {dtype, shape, values} is a tensor.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 
+from onnxc.arrays import object_array, text, text_bytes
 from onnxc.dtypes import BY_CODE
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -53,7 +55,8 @@ def inputs(example: Mapping[str, Any]) -> dict[str, Array]:
 def fits(example: Mapping[str, Any], schema: onnx.defs.OpSchema) -> bool:
     """Whether this version of the operator is defined for the example."""
     allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
-    return example.get("since", 1) <= schema.since_version and all(
+    version = schema.since_version
+    return example.get("since", 1) <= version <= example.get("until", version) and all(
         _type(array) in allowed.get(formal.type_str, {formal.type_str})
         for formal, array in zip(schema.inputs, inputs(example).values(), strict=False)
     )
@@ -66,16 +69,19 @@ def model(example: Mapping[str, Any], schema: onnx.defs.OpSchema) -> onnx.ModelP
         example["node"]["inputs"],
         example["node"]["outputs"],
         domain=schema.domain,
-        **example["node"].get("attributes", {}),
+        **{name: _attribute(v) for name, v in example["node"].get("attributes", {}).items()},
     )
+    constants = example.get("constants", ())
     declared = [
         onnx.helper.make_tensor_value_info(
             name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
         )
         for name, array in inputs(example).items()
+        if name not in constants
     ]
+    held = [onnx.numpy_helper.from_array(inputs(example)[name], name) for name in constants]
     outputs = [onnx.ValueInfoProto(name=name) for name in example["node"]["outputs"]]
-    graph = onnx.helper.make_graph([node], example["name"], declared, outputs)
+    graph = onnx.helper.make_graph([node], example["name"], declared, outputs, held)
     opset = onnx.helper.make_opsetid(schema.domain, schema.since_version)
     untyped = onnx.helper.make_model(graph, opset_imports=[opset])
     typed = onnx.shape_inference.infer_shapes(untyped, strict_mode=True)
@@ -83,10 +89,16 @@ def model(example: Mapping[str, Any], schema: onnx.defs.OpSchema) -> onnx.ModelP
     return typed
 
 
+def _attribute(value: Any) -> Any:
+    return onnx.numpy_helper.from_array(array(value)) if isinstance(value, Mapping) else value
+
+
 def _type(array: Array) -> str:
     return f"tensor({BY_CODE[onnx.helper.np_dtype_to_tensor_dtype(array.dtype)].name})"
 
 
 def _plain(array: Array) -> Array:
-    """The values as JSON can hold them: numpy's own numbers for the types of ml_dtypes."""
+    """The values as JSON can hold them: numpy's own numbers for the types of ml_dtypes, and str."""
+    if array.dtype == object:
+        return object_array([text(text_bytes(s)) for s in array.reshape(-1)], array.shape)
     return array if array.dtype.isbuiltin == 1 else array.astype(np.float64)

@@ -1,0 +1,52 @@
+"""How much memory a compiled model takes, as numbers and as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from onnxc.report.text import count
+
+if TYPE_CHECKING:
+    from onnxc.pipeline import Compiled, Interface
+
+
+def sizes(compiled: Compiled) -> dict[str, int]:
+    """Bytes of each kind; a string is counted apart, its size depends on the target."""
+    return {
+        "workspace_bytes": compiled.workspace_size,
+        "inputs_bytes": _bytes(compiled.inputs),
+        "inputs_strings": _strings(compiled.inputs),
+        "outputs_bytes": _bytes(compiled.outputs),
+        "outputs_strings": _strings(compiled.outputs),
+        "constants_bytes": compiled.constants_size,
+    }
+
+
+def ram_line(found: Mapping[str, int]) -> str:
+    """What the program must have room for while the model runs."""
+    workspace = count(found["workspace_bytes"], "byte")
+    return f"RAM: inputs {_side(found, 'inputs')}, outputs {_side(found, 'outputs')}, " + (
+        f"workspace {workspace}"
+    )
+
+
+def constants_line(found: Mapping[str, int]) -> str:
+    return f"constants: {count(found['constants_bytes'], 'byte')}"
+
+
+def _side(found: Mapping[str, int], side: str) -> str:
+    strings, size = found[f"{side}_strings"], count(found[f"{side}_bytes"], "byte")
+    if not strings:
+        return size
+    texts = count(strings, "string")
+    return f"{size} and {texts}" if found[f"{side}_bytes"] else texts
+
+
+def _bytes(side: Sequence[Interface]) -> int:
+    return sum(i.dtype.packed_bytes(prod(i.shape)) for i in side if i.dtype.kind != "string")
+
+
+def _strings(side: Sequence[Interface]) -> int:
+    return sum(prod(i.shape) for i in side if i.dtype.kind == "string")
