@@ -8,6 +8,7 @@ sh       commands, whatever they print
 python   a program of its own
 diff     a change of the copy; a hunk is found by its text, which occurs once, without line numbers
 c, make  what one of the comments below says of it
+cmake    a CMakeLists.txt, see test_the_cmake_snippet
 
 and a comment above the block says more:
 
@@ -37,7 +38,7 @@ from typing import Final
 import click
 import pytest
 
-from onnxc import cli
+from onnxc import cli, op
 from onnxc.dtypes import ELEMENT_TYPES
 from onnxc.kernel import Status
 from onnxc.report.operators import table_markdown
@@ -57,6 +58,7 @@ PAGES: Final = [*DOCUMENTS, ROOT / "CHANGELOG.md"]
 # Commands that only have to be possible, see check_possible.
 NOT_RUN: Final = {
     "pip install .": "needs a network; tests/test_packaging.py installs the wheel",
+    "python3 -m venv .venv && . .venv/bin/activate": "the copy has a .venv already",
     "make test": "would run this test again",
     ".venv/bin/mypy": "takes long, and `make test` runs it",
     ".venv/bin/pytest": "would run this test again",
@@ -194,6 +196,8 @@ class Copy:
             apply_diff(block, self.folder)
         elif block.language in ("console", "sh", "setup"):
             self.shell(block, commands(block))
+        elif block.language == "cmake":
+            pass
         else:
             pytest.fail(f"{block.where}: what is to be done with '{block.language}'?")
 
@@ -278,6 +282,27 @@ def test_what_it_shows_runs(
         assert update_golden or shown == actual, "--update-golden writes it anew"
 
 
+def test_the_cmake_snippet(tool: Callable[[str], str], tmp_path: Path) -> None:
+    """With the README's app.c; a header that was deleted comes back."""
+    tool("cc")
+    (snippet,) = (block for block in blocks(GUIDE) if block.language == "cmake")
+    (app,) = (block for block in blocks(README) if block.note == "file: app.c")
+    copy = Copy(tmp_path / "checkout")
+    (copy.folder / "CMakeLists.txt").write_text(snippet.text, encoding="utf-8")
+    (copy.folder / "app.c").write_text(app.text, encoding="utf-8")
+    cmake = f"'{tool('cmake')}'"
+    script = [
+        "python examples/hello/make_model.py hello.onnx",
+        f"{cmake} -S . -B out",
+        f"{cmake} --build out",
+        "rm out/hello.h",
+        f"{cmake} --build out",
+        "./out/app",
+        "test -f out/hello.h",
+    ]
+    copy.shell(snippet, [(command, "") for command in script])
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=identifier)
 def test_every_block_is_used(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
@@ -326,6 +351,8 @@ def check_possible(command: str) -> None:
             config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
             extras = re.search(r"\[(\w+)\]", requirement)
             assert extras is None or extras[1] in config["project"]["optional-dependencies"]
+        case "python3", ["-m", module, *_]:
+            assert importlib.util.find_spec(module)
         case "python", [script, *_]:
             text = (ROOT / script).read_text(encoding="utf-8")
             assert all(f'"{option}"' in text for option in options)
@@ -399,9 +426,16 @@ def test_the_table_of_operators(update_golden: bool) -> None:
         assert text == new
 
 
+def test_the_second_sentence_names_the_operators() -> None:
+    text = " ".join(README.read_text(encoding="utf-8").split("\n\n")[1].split())
+    *first, last = [name for _, name, _ in op.supported()]
+    second = re.split(r"(?<=[.;]) ", text)[1]
+    assert second.endswith(f"operators, {', '.join(first)} and {last};")
+
+
 def test_the_benchmark_has_its_place() -> None:
     text = README.read_text(encoding="utf-8")
-    assert re.search(r"<!-- benchmark -->\n(.*\n)*?<!-- /benchmark -->\n", text)
+    assert re.search(r"<!-- benchmark -->\n(.*\n)+?<!-- /benchmark -->\n", text)
 
 
 def test_the_table_of_element_types() -> None:
