@@ -70,6 +70,15 @@ class Constant:
         return "" if self.form == "values" else ".values"
 
     @property
+    def has_full_rows(self) -> bool:
+        """Whether a row of bytes has no room for the NUL of the literal that gives it."""
+        data = self.buffer.data
+        assert data is not None
+        if self.buffer.dtype.kind == "string":
+            return any(len(raw) > ROW for raw in data.reshape(-1))
+        return self.form == "image"
+
+    @property
     def reference(self) -> str:
         """The type and name once more, after the declaration has told what the union holds."""
         if self.form == "values":

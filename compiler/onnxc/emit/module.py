@@ -11,6 +11,7 @@ from onnxc.emit.interface import Banner, Port, header, signature
 from onnxc.emit.literals import Constant, constant
 from onnxc.emit.loops import Kernel, Parameter, kernel_of
 from onnxc.emit.text import (
+    WIDTH,
     buffer_text,
     comment,
     commented,
@@ -89,7 +90,12 @@ class Module:
             )
         )
         for item in self.constants:
-            stream.write(f"\nstatic const {item.reference} {self.name.upper()}_CONST_ATTR = ")
+            start, attribute = (
+                f"static const {item.reference}",
+                f"{self.name.upper()}_CONST_ATTR = ",
+            )
+            gap = " " if len(start) + len(attribute) < WIDTH else "\n    "
+            stream.write(f"\n{start}{gap}{attribute}")
             for chunk in item.chunks():
                 stream.write(chunk)
             stream.write(";\n")
@@ -135,6 +141,7 @@ class _Emission:
             "interface_hash": interface_hash,
             "workspace_size": program.workspace_size,
             "includes": sorted(self.includes),
+            "full_rows": any(c.has_full_rows for c in constants),
             "byte_images": any(c.form == "image" and c.buffer.dtype.size > 1 for c in constants),
             "runtime": runtime_text(self.runtime),
             "constants": [

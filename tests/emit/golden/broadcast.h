@@ -9,6 +9,9 @@
  * output  C: bool[3][4][5] "C"
  * workspace 0 bytes, constants 0 bytes
  */
+#if defined(BROADCAST_INTERFACE) && BROADCAST_INTERFACE != 0x8d73b129u
+#error "another model has the macros BROADCAST_*: give one of them another name"
+#endif
 #ifndef BROADCAST_H
 #define BROADCAST_H
 

@@ -16,6 +16,13 @@
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the constants of constants are for little-endian targets"
 #endif
+#if defined(__clang__)
+#if __has_warning("-Wunterminated-string-initialization")
+#pragma clang diagnostic ignored "-Wunterminated-string-initialization" /* rows without NUL */
+#endif
+#elif defined(__GNUC__) && __GNUC__ >= 15
+#pragma GCC diagnostic ignored "-Wunterminated-string-initialization" /* rows without NUL */
+#endif
 #ifndef CONSTANTS_CONST_ATTR
 #define CONSTANTS_CONST_ATTR /* of each constant */
 #endif

@@ -15,6 +15,9 @@
  * output  y_image: bool[20] "y_image"
  * workspace 0 bytes, constants 112 bytes
  */
+#if defined(CONSTANTS_INTERFACE) && CONSTANTS_INTERFACE != 0x07b42203u
+#error "another model has the macros CONSTANTS_*: give one of them another name"
+#endif
 #ifndef CONSTANTS_H
 #define CONSTANTS_H
 

@@ -9,6 +9,9 @@
  * output  known: int4[7] "known"
  * workspace 0 bytes, constants 4 bytes
  */
+#if defined(PACKED_INTERFACE) && PACKED_INTERFACE != 0xa6f35efau
+#error "another model has the macros PACKED_*: give one of them another name"
+#endif
 #ifndef PACKED_H
 #define PACKED_H
 

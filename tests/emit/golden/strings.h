@@ -9,6 +9,9 @@
  * output  words: string[3] "words"
  * workspace 0 bytes, constants 48 bytes
  */
+#if defined(STRINGS_INTERFACE) && STRINGS_INTERFACE != 0x5652bb06u
+#error "another model has the macros STRINGS_*: give one of them another name"
+#endif
 #ifndef STRINGS_H
 #define STRINGS_H
 

@@ -10,6 +10,9 @@
  * output  y: bool[1000][3] "y"
  * workspace 768 bytes, constants 0 bytes
  */
+#if defined(WIDE_ROWS_INTERFACE) && WIDE_ROWS_INTERFACE != 0x6d0fabf7u
+#error "another model has the macros WIDE_ROWS_*: give one of them another name"
+#endif
 #ifndef WIDE_ROWS_H
 #define WIDE_ROWS_H
 
