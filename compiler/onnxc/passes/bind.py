@@ -13,7 +13,7 @@ from typing import Final
 import onnx_ir as ir
 
 from onnxc.errors import Problem, UsageError
-from onnxc.passes.where import quoted
+from onnxc.protobuf.where import quoted
 
 _LARGEST: Final = 2**63 - 1
 _PLACES: Final = 3

@@ -9,7 +9,7 @@ from onnx import defs
 
 from onnxc.errors import Problem
 from onnxc.op import load_operators, schema_at, schemas
-from onnxc.passes.where import quoted
+from onnxc.protobuf.where import quoted
 from onnxc.values import type_text
 
 _Option = defs.OpSchema.FormalParameterOption

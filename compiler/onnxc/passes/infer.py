@@ -27,9 +27,9 @@ from onnxc.passes.check_node import (
     output_type_problems,
     type_problems,
 )
-from onnxc.passes.tensors import MAX_RANK
 from onnxc.passes.upgrade import upgrade
-from onnxc.passes.where import quoted
+from onnxc.protobuf.tensors import MAX_RANK
+from onnxc.protobuf.where import quoted
 from onnxc.tensor import Tensor, constant, of_buffer
 from onnxc.values import element_type_of, shape_text, static_shape, tensor_of, type_text, values_of
 

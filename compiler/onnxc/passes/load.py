@@ -17,13 +17,13 @@ from google.protobuf.message import Message
 from onnxc.errors import ModelError, Problem
 from onnxc.op import OPSET
 from onnxc.passes.check_node import operator_problems
-from onnxc.passes.external import map_external
-from onnxc.passes.functions import Key, Library, opset_versions
-from onnxc.passes.inline import inline_functions
-from onnxc.passes.sparse import Densifier
-from onnxc.passes.structure import Inspector
-from onnxc.passes.where import Place, standard_domain
-from onnxc.passes.wire import MAX_DEPTH, file_folder, read_model, too_deep
+from onnxc.protobuf.external import map_external
+from onnxc.protobuf.functions import Key, Library, opset_versions
+from onnxc.protobuf.inline import inline_functions
+from onnxc.protobuf.sparse import Densifier
+from onnxc.protobuf.structure import Inspector
+from onnxc.protobuf.where import Place, standard_domain
+from onnxc.protobuf.wire import MAX_DEPTH, file_folder, read_model, too_deep
 
 OLDEST_IR: Final = 3
 """Before it, models named no opset."""

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from onnxc.passes.where import quoted
+from onnxc.protobuf.where import quoted
 
 _KEYS: Final = ("location", "offset", "length", "checksum")
 _MAX_DIGITS: Final = 19  # of a 64-bit integer

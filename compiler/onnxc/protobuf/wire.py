@@ -19,7 +19,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from onnxc.errors import ModelError, Problem, UsageError
-from onnxc.passes.where import quoted
+from onnxc.protobuf.where import quoted
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

@@ -9,13 +9,13 @@ from typing import Final
 import onnx
 
 from onnxc.errors import Problem
-from onnxc.passes.attributes import attribute_faults
-from onnxc.passes.declared import constant_faults, contradictions, input_faults, other_faults
-from onnxc.passes.functions import Function, Library, subgraphs, walk_nodes
-from onnxc.passes.ordering import components
-from onnxc.passes.sparse import Densifier
-from onnxc.passes.tensors import Fault, tensor_faults
-from onnxc.passes.where import Place, quoted, standard_domain
+from onnxc.protobuf.attributes import attribute_faults
+from onnxc.protobuf.declared import constant_faults, contradictions, input_faults, other_faults
+from onnxc.protobuf.functions import Function, Library, subgraphs, walk_nodes
+from onnxc.protobuf.ordering import components
+from onnxc.protobuf.sparse import Densifier
+from onnxc.protobuf.tensors import Fault, tensor_faults
+from onnxc.protobuf.where import Place, quoted, standard_domain
 
 _INPUT: Final = -1
 _INITIALIZER: Final = -2

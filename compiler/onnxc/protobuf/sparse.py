@@ -13,7 +13,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnxc.dtypes import BY_CODE, ElementType
-from onnxc.passes.tensors import dims_faults, tensor_faults
+from onnxc.protobuf.tensors import dims_faults, tensor_faults
 
 MAX_DENSE_BYTES: Final = 256 << 20
 """What the dense forms of one model's sparse constants may take together."""

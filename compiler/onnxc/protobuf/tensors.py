@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from onnxc.dtypes import BY_CODE, ElementType
-from onnxc.passes.external import external_faults
+from onnxc.protobuf.external import external_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

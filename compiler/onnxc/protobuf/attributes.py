@@ -7,9 +7,9 @@ from typing import Final
 
 import onnx
 
-from onnxc.passes.sparse import Densifier
-from onnxc.passes.tensors import Fault, tensor_faults
-from onnxc.passes.where import quoted, standard_domain
+from onnxc.protobuf.sparse import Densifier
+from onnxc.protobuf.tensors import Fault, tensor_faults
+from onnxc.protobuf.where import quoted, standard_domain
 
 _Type = onnx.AttributeProto
 _FIELDS: Final = {

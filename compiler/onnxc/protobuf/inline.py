@@ -10,8 +10,8 @@ import onnx
 
 from onnxc.errors import ModelError, Problem
 from onnxc.op import OPSET
-from onnxc.passes.functions import Function, Key, Library, subgraphs, walk_nodes
-from onnxc.passes.where import Place, quoted, standard_domain
+from onnxc.protobuf.functions import Function, Key, Library, subgraphs, walk_nodes
+from onnxc.protobuf.where import Place, quoted, standard_domain
 
 MAX_BYTES: Final = 256 << 20
 """What the nodes that come out of functions may take, as protobuf."""

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import onnx
 
 from onnxc.errors import Problem
-from onnxc.passes.tensors import Fault
-from onnxc.passes.where import quoted, standard_domain
+from onnxc.protobuf.tensors import Fault
+from onnxc.protobuf.where import quoted, standard_domain
 
 MAX_NODES: Final = 1_000_000
 """Nodes of a model with its function calls expanded."""

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from onnxc.dtypes import BY_CODE
-from onnxc.passes.tensors import Fault, dims_faults, unknown_type
+from onnxc.protobuf.tensors import Fault, dims_faults, unknown_type
 
 _TYPE_CODES: Final = frozenset(int(code) for code in ir.DataType) - {0}
 _WIDEST: Final = BY_CODE[onnx.TensorProto.COMPLEX128]

@@ -1,0 +1,1 @@
+"""What load is made of: reading, checking and flattening a model while it is still protobuf."""
