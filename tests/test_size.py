@@ -13,7 +13,7 @@ from onnxc.evaluate import constant_value
 from onnxc.kernel import Buffer
 from onnxc.op import load_operators
 from onnxc.pipeline import compile_model
-from onnxc.tensor import of_buffer
+from onnxc.tensor import Tensor, of_buffer
 from tests.models import Batch, any_bits, model, run
 
 pytestmark = pytest.mark.usefixtures("strict_c")
@@ -65,11 +65,12 @@ def test_sizes_that_no_memory_has() -> None:
 
 def test_a_size_that_overflows_int64_is_refused() -> None:
     """No input can have so many elements, but what an operator makes of it one day could."""
-    size = load_operators()["", "Size"]
+    size = load_operators()["", "Size"].function
     huge = of_buffer(Buffer("x", (2**32, 2**31), BY_NAME["int4"], "input"))
     with pytest.raises(RefusalError, match=r"the input has 9223372036854775808 elements"):
-        size([huge], {})
-    (largest,) = size([of_buffer(Buffer("x", (2**63 - 1,), INT64, "input"))], {})
+        size(huge)
+    largest = size(of_buffer(Buffer("x", (2**63 - 1,), INT64, "input")))
+    assert isinstance(largest, Tensor)
     value = constant_value(largest)
     assert value is not None
     assert (value.item(), largest.dtype, largest.shape) == (2**63 - 1, INT64, ())

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxc.dtypes import ElementType, numpy_dtype
 from onnxc.kernel import (
+    LANES,
     Apply,
     At,
     Axis,
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-
-LANES: Final = 16
-"""In how many lanes of the innermost axis a float sum runs, here and in the C."""
 
 
 def constant_value(tensor: Tensor) -> Array | None:
@@ -221,11 +219,20 @@ def _fold(operation: str, values: Array) -> Array:
         case "prod":
             return np.asarray(np.multiply.reduce(flat, -1, dtype=flat.dtype))
         case "max" | "min":
-            least, greatest = _range(values.dtype)
-            if operation == "max":
-                return np.asarray(np.maximum.reduce(flat, -1, initial=least))
-            return np.asarray(np.minimum.reduce(flat, -1, initial=greatest))
+            return _extreme(flat, largest=operation == "max")
     raise AssertionError(f"no evaluation of {operation}")
+
+
+def _extreme(flat: Array, *, largest: bool) -> Array:
+    """A NaN stays; of two zeros the largest is +0, the least -0."""
+    least, greatest = _range(flat.dtype)
+    fold, start = (np.maximum, least) if largest else (np.minimum, greatest)
+    found = np.asarray(fold.reduce(flat, -1, initial=start))
+    if flat.dtype.kind == "f":
+        wanted = (flat == 0) & (np.signbit(flat) != largest)
+        zero = flat.dtype.type(0.0 if largest else -0.0)
+        found = np.where((found == 0) & wanted.any(-1), zero, found)
+    return found
 
 
 def _range(dtype: np.dtype[Any]) -> tuple[Any, Any]:

@@ -9,11 +9,16 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from onnx import defs
 
+from onnxc.errors import RefusalError
+from onnxc.evaluate import constant_value
 from onnxc.tensor import Tensor
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 OPSET: Final = 28
 """The newest ai.onnx opset that onnxc knows; newer models are refused."""
@@ -35,7 +40,12 @@ class Operator:
 
     @property
     def inputs(self) -> tuple[inspect.Parameter, ...]:
+        """In the order of the schema; the last may stand for any number (*data)."""
         return tuple(p for p in self.parameters if p.kind is not p.KEYWORD_ONLY)
+
+    @property
+    def variadic(self) -> bool:
+        return any(p.kind is p.VAR_POSITIONAL for p in self.parameters)
 
     @property
     def attributes(self) -> frozenset[str]:
@@ -44,15 +54,6 @@ class Operator:
     def constant_inputs(self) -> frozenset[int]:
         """Positions of the inputs that must be known at compile time: those annotated `Ints`."""
         return frozenset(n for n, p in enumerate(self.inputs) if "Ints" in str(p.annotation))
-
-    def __call__(
-        self, inputs: Sequence[Tensor | Ints | None], attributes: Mapping[str, Any]
-    ) -> tuple[Tensor, ...]:
-        """The outputs; attributes that the model leaves out are passed as None."""
-        given = {name: attributes.get(name) for name in self.attributes}
-        padded = [*inputs, *[None] * (len(self.inputs) - len(inputs))]
-        result = self.function(*padded, **given)
-        return result if isinstance(result, tuple) else (result,)
 
 
 Ints = tuple[int, ...]
@@ -127,3 +128,36 @@ def load_operators() -> Mapping[tuple[str, str], Operator]:
     import onnxc.ops  # noqa: F401  (imported for its effect)
 
     return REGISTRY
+
+
+def call(
+    operator: Operator, node: ir.Node, inputs: Sequence[Tensor | None]
+) -> list[tuple[ir.Value, Tensor]]:
+    """The outputs that the node has a name for, with what the function makes of them.
+
+    Raises RefusalError where the function does not take what the node gives or asks for.
+    """
+    formal = operator.inputs
+    if len(inputs) > len(formal) and not operator.variadic:
+        raise RefusalError(f"has {len(inputs)} inputs of which {len(formal)} are supported")
+    bound: list[Tensor | Ints | None] = list(inputs)
+    bound += [None] * (len(formal) - operator.variadic - len(inputs))
+    for position in operator.constant_inputs():
+        bound[position] = _constant_input(formal[position].name, bound[position])
+    given = {name: attribute.value for name, attribute in node.attributes.items()}
+    result = operator.function(*bound, **{name: given.get(name) for name in operator.attributes})
+    results = result if isinstance(result, tuple) else (result,)
+    wanted = [value for value in node.outputs if value.name]
+    if any(value.name for value in node.outputs[len(results) :]):
+        raise RefusalError(f"has {len(wanted)} outputs of which {len(results)} are supported")
+    return [(value, t) for value, t in zip(node.outputs, results, strict=False) if value.name]
+
+
+def _constant_input(name: str, tensor: Tensor | Ints | None) -> Ints | None:
+    if not isinstance(tensor, Tensor):
+        return tensor
+    known = constant_value(tensor)
+    if known is None:
+        fact = f"input {name} must be known at compile time"
+        raise RefusalError(fact, "make it an initializer")
+    return tuple(int(n) for n in known.reshape(-1))

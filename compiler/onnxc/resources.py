@@ -42,13 +42,17 @@ def runtime_functions() -> dict[str, str]:
 def runtime_text(names: Iterable[str]) -> list[str]:
     """The functions `names` and those that they call, callees first."""
     known = runtime_functions()
-    wanted, stack = set(), list(names)
-    while stack:
-        name = stack.pop()
-        if name in known and name not in wanted:
-            wanted.add(name)
-            stack.extend(re.findall(r"onnxc_\w+", known[name]))
-    return [text for name, text in known.items() if name in wanted]
+    found: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in known and name not in found:
+            for callee in sorted(set(re.findall(r"onnxc_\w+", known[name])) - {name}):
+                add(callee)
+            found[name] = known[name]
+
+    for name in sorted(names):
+        add(name)
+    return list(found.values())
 
 
 @cache

@@ -9,6 +9,8 @@ import onnx_ir as ir
 
 from onnxc.dtypes import BY_CODE, ElementType
 from onnxc.errors import RefusalError
+from onnxc.kernel import Buffer
+from onnxc.tensor import Tensor, constant, of_buffer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,6 +66,17 @@ def type_text(declared: ir.TypeProtocol | None) -> str:
         case None:
             return "a value without a type"
     return "a map"
+
+
+def placeholder(value: ir.Value) -> Tensor:
+    """The value as a tensor to build on: its constant, or an input that stands for it."""
+    shape = static_shape(value)
+    assert shape is not None
+    assert value.dtype is not None
+    dtype = element_type_of(value.dtype)
+    if value.const_value is not None:
+        return constant(values_of(value.const_value), dtype, value.name or "")
+    return of_buffer(Buffer(value.name or "", shape, dtype, "input"))
 
 
 def shape_text(value: ir.Value) -> str:

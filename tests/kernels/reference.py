@@ -109,9 +109,10 @@ class _Reference:
         if any(value != value for value in values):
             return dtype.type(np.nan)
         limits = (-np.inf, np.inf) if dtype.kind == "f" else _limits(dtype)
+        # Of two zeros max takes +0, min -0.
         if fold.operation == "max":
-            return max([*values, dtype.type(limits[0])])
-        return min([*values, dtype.type(limits[1])])
+            return max([*values, dtype.type(limits[0])], key=lambda v: (v, not np.signbit(v)))
+        return min([*values, dtype.type(limits[1])], key=lambda v: (v, not np.signbit(v)))
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:

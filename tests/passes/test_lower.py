@@ -1,8 +1,11 @@
 """lower: which values get a buffer, what the kernels are called after, and linear time."""
 
+import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -12,7 +15,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from onnxc.check import check_program
 from onnxc.compiled import CompiledModel
-from onnxc.kernel import Load, Loops, Program, walk
+from onnxc.kernel import Apply, Expr, Load, Loops, Program, walk
 from onnxc.names import model_name
 from onnxc.passes.infer import infer
 from onnxc.passes.load import load
@@ -180,15 +183,16 @@ def long_chain(length: int) -> ModelProto:
 
 
 def thrice(length: int) -> ModelProto:
-    """A chain of calls of a local function that reads its input three times."""
+    """Calls of a local function of three nodes, each of which reads the function's input."""
     opsets = [helper.make_opsetid("", 19), helper.make_opsetid("own", 1)]
-    body = [node("Equal", "x x", "two"), node("Equal", "two x", "y")]
-    function = helper.make_function("own", "Thrice", ["x"], ["y"], body, opsets[:1])
+    body = [node("Equal", "x b", "one"), node("Equal", "one x", "two"), node("Equal", "two x", "y")]
+    function = helper.make_function("own", "Thrice", ["x", "b"], ["y"], body, opsets[:1])
     calls = [
-        helper.make_node("Thrice", [f"x{n}"], [f"x{n + 1}"], domain="own", name=f"c{n}")
-        for n in range(length)
+        helper.make_node("Thrice", [f"x{n}", "b"], [f"x{n + 1}"], domain="own", name=f"c{n}")
+        for n in range(length // 3)
     ]
-    graph = helper.make_graph(calls, "g", [tensor("x0", BOOL, 4)], [tensor(f"x{length}", BOOL, 4)])
+    inputs = [tensor("x0", BOOL, 4), tensor("b", BOOL, 4)]
+    graph = helper.make_graph(calls, "g", inputs, [tensor(f"x{length // 3}", BOOL, 4)])
     return helper.make_model(graph, functions=[function], opset_imports=opsets)
 
 
@@ -204,16 +208,71 @@ def aliases(length: int) -> ModelProto:
     return model(graph)
 
 
-@pytest.mark.parametrize("make", [long_chain, thrice, all_outputs, aliases])
-def test_twice_the_nodes_take_twice_the_work(make: Callable[[int], ModelProto]) -> None:
-    compile_model(make(10))
+@pytest.mark.parametrize(
+    ("make", "plain"),
+    [*itertools.product([long_chain, thrice, aliases], [False, True]), (all_outputs, False)],
+)
+def test_twice_the_nodes_take_twice_the_work(
+    make: Callable[[int], ModelProto], plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONNXC_DEBUG")
+    compile_model(make(12), plain=plain)
     calls = []
-    for length in (120, 240):
+    for length in (2000, 4000):
         source = make(length)
         with counted_calls() as count:
-            compile_model(source)
+            compile_model(source, plain=plain)
         calls.append(count[0])
-    assert calls[1] < 2.2 * calls[0]
+    assert 1.8 * calls[0] < calls[1] < 2.1 * calls[0]
+
+
+def uses(kernel: Loops) -> Counter[Expr]:
+    """How many operands of the kernel's expression each value is."""
+    return Counter(operand for part in walk(kernel.value) for operand in part.operands())
+
+
+def test_three_nodes_read_one_value() -> None:
+    """Else `thrice` is an ordinary chain. Of two calls: x, what the first call made, and b."""
+    (kernel,) = kernels(compile_model(thrice(6)).program)
+    assert sorted(n for n in uses(kernel).values() if n > 1) == [2, 3, 3]
+    operations = [part for part in walk(kernel.value) if isinstance(part, Apply)]
+    assert Counter(part.operation for part in operations) == {"equal": 6, "truth": 2}
+
+
+@dataclass(frozen=True)
+class Long:
+    """A chain of so many nodes, and the kernels and bytes that may come of it."""
+
+    make: Callable[[int], ModelProto]
+    nodes: int
+    kernels: range
+    workspace: int
+    plain: bool = False
+
+
+LONG = {
+    "Identity": Long(aliases, 20_000, range(1, 2), 0),
+    "Equal": Long(long_chain, 20_000, range(20_000 // NODE_LIMIT, 20_000 // (NODE_LIMIT - 4)), 4),
+    # A value of two calls has more than REPEAT_LIMIT nodes, and three readers.
+    "three readers": Long(thrice, 20_001, range(3_334, 3_335), 4),
+    "Identity, plain": Long(aliases, 5_000, range(5_000, 5_001), 64 + 4, plain=True),
+    "Equal, plain": Long(long_chain, 5_000, range(5_000, 5_001), 4, plain=True),
+    "three readers, plain": Long(thrice, 5_001, range(5_001, 5_002), 64 + 4, plain=True),
+}
+
+
+@pytest.mark.parametrize("long", LONG.values(), ids=LONG)
+def test_thousands_of_nodes(long: Long) -> None:
+    """Of which none is lost, in a workspace that does not grow with their number."""
+    compiled = compile_model(long.make(long.nodes), plain=long.plain)
+    steps = kernels(compiled.program)
+    assert len(steps) in long.kernels
+    assert compiled.workspace_size == long.workspace
+    if long.make is not aliases:
+        assert sum(len(step.origins) for step in steps) == long.nodes
+    if long.make is thrice and not long.plain:
+        read_thrice = [sum(n == 3 for n in uses(step).values()) for step in steps]
+        assert read_thrice == [len(step.origins) // 3 for step in steps]
 
 
 # The slow build, in which every value has a buffer, is the oracle of the fast one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from onnxc.dtypes import ElementType
-from onnxc.emit.literals import literal
+from onnxc.emit.literals import is_finite, literal
 from onnxc.kernel import Apply, At, Axis, Buffer, Const, Expr, Index, Load, static
 
 
@@ -22,12 +22,14 @@ class Scope:
     texts: dict[Expr, str] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     compares_floats: bool = False
+    needs_math_h: bool = False
 
 
 def expression(node: Expr, scope: Scope) -> str:
     """The text of a node whose operands are in scope.texts; an operand of any C operator."""
     match node:
         case Const(dtype, raw):
+            scope.needs_math_h |= not is_finite(dtype, raw)
             return literal(dtype, raw)
         case At(_, index):
             return f"(int64_t)({index_text(index, scope)})"

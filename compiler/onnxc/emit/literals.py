@@ -23,15 +23,22 @@ LINE: Final = 96
 
 
 def literal(dtype: ElementType, raw: bytes) -> str:
-    """One value from its bytes as numpy stores it (of a string, its own).
+    """One value from its bytes as numpy stores it (of a string, its own, which are few).
 
-    Floats are finite, strings short: tensor.constant sees to it.
+    Infinity and NaN are macros of math.h; only a table keeps a NaN's payload.
     """
     if dtype.kind == "string":
         return f"(onnxc_string){string_literal(raw)}"
     value = np.frombuffer(raw, numpy_dtype(dtype))
     text = next(iter(_elements(value, dtype)))
     return f"({dtype.c_type}){text}" if dtype.kind == "complex" else text
+
+
+def is_finite(dtype: ElementType, raw: bytes) -> bool:
+    """Whether the literal does without the macros of math.h."""
+    if dtype.kind not in ("float", "complex"):
+        return True
+    return bool(np.isfinite(np.frombuffer(raw, numpy_dtype(dtype))).all())
 
 
 def string_literal(raw: bytes) -> str:
@@ -174,6 +181,9 @@ def _elements(flat: NDArray[Any], dtype: ElementType) -> Iterable[str]:
 
 def _float(value: Any, bits: int) -> str:
     """The shortest decimal that reads back as the same value."""
+    if not np.isfinite(value):
+        kind = "NAN" if np.isnan(value) else "INFINITY"
+        return f"{'-' if value < 0 else ''}{'(double)' if bits == 64 else ''}{kind}"
     if 1e-4 <= abs(value) < 1e7 or value == 0:
         text = np.format_float_positional(value, unique=True, trim="0")
     else:

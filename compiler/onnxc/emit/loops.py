@@ -9,8 +9,8 @@ from typing import ClassVar, Final
 
 from onnxc.dtypes import ElementType
 from onnxc.emit.expr import Scope, expression, index_text
-from onnxc.evaluate import LANES
 from onnxc.kernel import (
+    LANES,
     At,
     Axis,
     Buffer,
@@ -94,7 +94,7 @@ class Kernel:
     copies_constant: bool
     checked: bool
     compares_floats: bool
-    lanes: int = LANES
+    needs_math_h: bool
     functions: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
@@ -127,6 +127,7 @@ def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple
         copies_constant=copied > 0 and arguments[0].data is not None,
         checked=any(isinstance(node, Checked) for node in walk(loops.value)),
         compares_floats=scope.compares_floats,
+        needs_math_h=scope.needs_math_h,
         functions=frozenset() if copied else frozenset(scope.functions),
     )
     return kernel, arguments
@@ -181,6 +182,7 @@ class _Writer:
         body, self.statements = tuple(self.statements), outer
         loops = _loops(fold.axes, self.scope)
         lane = f"{loops[-1].name} % {LANES}" if fold.axes[-1].extent > 1 else "0"
+        self.scope.needs_math_h |= fold.dtype.kind == "float"
         laned = fold.operation == "sum" and fold.dtype.kind == "float"
         self.statements.append(
             Reduce(

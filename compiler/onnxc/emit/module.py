@@ -14,13 +14,12 @@ from onnxc.emit.text import (
     WIDTH,
     buffer_text,
     comment,
-    commented,
     listing,
     node_text,
     render,
     signature_text,
 )
-from onnxc.kernel import Branch, Buffer, Fold, Loops, Program, Repeat, Step, walk
+from onnxc.kernel import LANES, Branch, Buffer, Loops, Program, Repeat, Step
 from onnxc.names import Names, unique_names
 from onnxc.passes.plan_memory import alignment
 from onnxc.resources import runtime_text
@@ -145,8 +144,7 @@ class _Emission:
             "byte_images": any(c.form == "image" and c.buffer.dtype.size > 1 for c in constants),
             "runtime": runtime_text(self.runtime),
             "constants": [
-                commented(f"static const {c.declaration};", buffer_text(c.buffer))
-                for c in constants
+                {"declaration": c.declaration, "text": buffer_text(c.buffer)} for c in constants
             ],
         }
         return Module(banner.name, text, self.body(steps), constants, self.ports, values)
@@ -166,7 +164,7 @@ class _Emission:
             workspace_size=size,
             alignment=alignment(size),
             pointers=[
-                commented(self.pointer_text(buffer, offset), buffer_text(buffer))
+                (buffer.dtype.c_type, self.pointers[buffer], offset, buffer_text(buffer))
                 for buffer, offset in self.program.offsets.items()
             ],
             checked=self.checked,
@@ -174,10 +172,6 @@ class _Emission:
             steps=steps,
             forwarded="".join(f"{port.c_name}, " for port in self.ports),
         )
-
-    def pointer_text(self, buffer: Buffer, offset: int) -> str:
-        c_type, name = buffer.dtype.c_type, self.pointers[buffer]
-        return f"    {c_type} *const {name} = ({c_type} *)(void *)(arena + {offset});"
 
     def steps(self, steps: Sequence[Step]) -> list[Any]:
         return [self.step(step) for step in steps]
@@ -229,7 +223,7 @@ class _Emission:
         self.runtime |= kernel.functions
         if kernel.needs_string_h:
             self.includes.add("string.h")
-        if any(isinstance(n, Fold) and n.dtype.kind == "float" for n in walk(loops.value)):
+        if kernel.needs_math_h:
             self.includes.add("math.h")
         lines = [signature_text(origin) for origin in loops.origins[:ORIGINS_SHOWN]]
         if len(loops.origins) > ORIGINS_SHOWN:
@@ -240,6 +234,7 @@ class _Emission:
             lines.append(f"here: {loops.role}")
         return render(
             "kernels/loops.c.j2",
+            lanes=LANES,
             kernel=kernel,
             function=function,
             parameters=", ".join(map(_declared, kernel.parameters)),

@@ -5,21 +5,30 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 from onnxc.kernel import Buffer, Origin
 from onnxc.names import comment_text
 from onnxc.resources import environment
+
+if TYPE_CHECKING:
+    import jinja2
 
 WIDTH: Final = 100
 """Columns that no line but data passes."""
 
 
 def render(template: str, **values: Any) -> str:
-    """A template's text; templates have the filter `wrap` for statements."""
+    """A template's text. For statements templates have the filters wrap and comment."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> jinja2.Environment:
     jinja = environment()
-    jinja.filters.setdefault("wrap", wrapped)
-    return jinja.get_template(template).render(**values)
+    jinja.filters |= {"wrap": wrapped, "comment": commented}
+    return jinja
 
 
 def node_text(origin: Origin) -> str:
@@ -52,8 +61,8 @@ def commented(statement: str, note: str) -> str:
     if len(statement) + len(note) + len(" /*  */") < WIDTH:
         return f"{statement} /* {note} */"
     indent = statement[: len(statement) - len(statement.lstrip())]
-    lines = "\n".join(f"{indent} * {line}" for line in comment([note]))
-    return f"{lines.replace(' *', '/*', 1)} */\n{wrapped(statement)}"
+    lines = f"\n{indent} * ".join(comment([note]))
+    return f"{indent}/* {lines} */\n{wrapped(statement)}"
 
 
 def wrapped(line: str) -> str:

@@ -17,8 +17,7 @@ from onnx import defs, shape_inference
 
 from onnxc.errors import ModelError, Problem, RefusalError
 from onnxc.evaluate import constant_value
-from onnxc.kernel import Buffer
-from onnxc.op import OPSET, Ints, Operator, load_operators, newest_schema, schema_at
+from onnxc.op import OPSET, Operator, call, load_operators, newest_schema, schema_at
 from onnxc.passes.bind import open_dims_problem
 from onnxc.passes.check_node import (
     arity_problems,
@@ -30,8 +29,14 @@ from onnxc.passes.check_node import (
 from onnxc.passes.upgrade import upgrade
 from onnxc.protobuf.tensors import MAX_RANK
 from onnxc.protobuf.where import quoted
-from onnxc.tensor import Tensor, constant, of_buffer
-from onnxc.values import element_type_of, shape_text, static_shape, tensor_of, type_text, values_of
+from onnxc.values import (
+    element_type_of,
+    placeholder,
+    shape_text,
+    static_shape,
+    tensor_of,
+    type_text,
+)
 
 FOLD_LIMIT: Final = 64 * 1024
 """How many bytes a folded result may exceed its inputs by."""
@@ -141,7 +146,8 @@ class _Walk:
             self.unknown.update(node.outputs)
             return
         for value, proto in zip(node.outputs, self.inferred[look], strict=True):
-            yield from self._settle(value, proto, where)
+            if value.name:
+                yield from self._settle(value, proto, where)
         yield from output_type_problems(node, schema, where)
         if look not in self.varying and not any(v in self.unknown for v in node.outputs):
             try:
@@ -200,24 +206,30 @@ def _look(node: ir.Node) -> object:
 
 
 def _inferred_outputs(node: ir.Node) -> list[onnx.TypeProto]:
-    """What ONNX's inference for the newest schema says of each output; raises RefusalError."""
-    inputs = [value for value in node.inputs if value is not None]
-    types = {value.name or "": _type_proto(value) for value in inputs}
+    """What ONNX's inference for the newest schema says of each output; raises RefusalError.
+
+    Names are by position: those of the model may be anything, and onnx tells values apart by them.
+    """
+    inputs = {f"i{n}": value for n, value in enumerate(node.inputs) if value is not None}
+    types = {name: _type_proto(value) for name, value in inputs.items()}
     data = {
-        value.name or "": ir.serde.serialize_tensor(value.const_value)
-        for value in inputs
+        name: ir.serde.serialize_tensor(value.const_value)
+        for name, value in inputs.items()
         if value.const_value is not None and value.const_value.nbytes <= FOLD_LIMIT
     }
-    schema = newest_schema(node.domain, node.op_type)
-    opset = [onnx.helper.make_opsetid(node.domain, OPSET)]
     proto = ir.serde.serialize_node(node)
+    proto.input[:] = [f"i{n}" if f"i{n}" in inputs else "" for n in range(len(node.inputs))]
+    proto.output[:] = [f"o{n}" if value.name else "" for n, value in enumerate(node.outputs)]
+    version = node.version or OPSET
+    opset = [onnx.helper.make_opsetid(node.domain, version if node.domain else OPSET)]
+    schema = newest_schema(node.domain, node.op_type)
     try:
         found = shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=opset)
-    except shape_inference.InferenceError as error:
-        shapes = ", ".join(f"{quoted(value.name or '')} {shape_text(value)}" for value in inputs)
-        fact = str(error).rpartition("InferenceError]")[2].strip().rstrip(".")
-        raise RefusalError(f"{fact} (inputs {shapes})" if shapes else fact) from None
-    return [found.get(value.name or "", onnx.TypeProto()) for value in node.outputs]
+    except (shape_inference.InferenceError, onnx.checker.ValidationError) as error:
+        shown = (f"{quoted(v.name or '')} {shape_text(v)}" for v in inputs.values())
+        fact = str(error).rpartition("Error]")[2].strip().rstrip(".")
+        raise RefusalError(f"{fact} (inputs {', '.join(shown)})" if inputs else fact) from None
+    return [found.get(f"o{n}", onnx.TypeProto()) for n in range(len(node.outputs))]
 
 
 def _type_proto(value: ir.Value) -> onnx.TypeProto:
@@ -229,47 +241,21 @@ def _type_proto(value: ir.Value) -> onnx.TypeProto:
     return proto
 
 
-def placeholder(value: ir.Value) -> Tensor:
-    """The value as a tensor to build on: its constant, or an input that stands for it."""
-    shape = static_shape(value)
-    assert shape is not None
-    assert value.dtype is not None
-    dtype = element_type_of(value.dtype)
-    if value.const_value is not None:
-        return constant(values_of(value.const_value), dtype, value.name or "")
-    return of_buffer(Buffer(value.name or "", shape, dtype, "input"))
-
-
-def call(operator: Operator, node: ir.Node, inputs: list[Tensor | None]) -> tuple[Tensor, ...]:
-    """The operator's function on the node's attributes; raises RefusalError."""
-    bound: list[Tensor | Ints | None] = list(inputs)
-    for position in operator.constant_inputs():
-        tensor = inputs[position] if position < len(inputs) else None
-        if tensor is not None:
-            known = constant_value(tensor)
-            if known is None:
-                name = operator.inputs[position].name
-                fact = f"input {name} must be known at compile time"
-                raise RefusalError(fact, "make it an initializer")
-            bound[position] = tuple(int(n) for n in known.reshape(-1))
-    attributes = {name: attribute.value for name, attribute in node.attributes.items()}
-    return operator(bound, attributes)
-
-
 def _fold(node: ir.Node, operator: Operator) -> bool:
     """Gives the outputs their values where they are known at compile time and small enough.
 
-    A constant under another name stays the one constant. Returns whether there was any.
+    A constant under another name stays the one constant, and what has no inputs is as large as
+    the model says. Returns whether there was any.
     """
     tensors = {value: placeholder(value) for value in node.inputs if value is not None}
     inputs = [None if value is None else tensors[value] for value in node.inputs]
     constants = [t for value, t in tensors.items() if value.const_value is not None]
     known = sum(t.elements * t.dtype.size for t in constants)
-    for value, tensor in zip(node.outputs, call(operator, node, inputs), strict=True):
+    for value, tensor in call(operator, node, inputs):
         same = [v for v, t in zip(node.inputs, inputs, strict=True) if t is tensor]
         if same and same[0] is not None:
             value.const_value = same[0].const_value
-        elif tensor.elements * tensor.dtype.size <= known + FOLD_LIMIT:
+        elif not inputs or tensor.elements * tensor.dtype.size <= known + FOLD_LIMIT:
             array = constant_value(tensor)
             if array is not None:
                 value.const_value = tensor_of(array, tensor.dtype, value.name or "")

@@ -6,6 +6,7 @@ outputs do, and what would grow too large as one expression or be computed again
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -15,6 +16,7 @@ from onnxc.kernel import (
     Axis,
     Buffer,
     Expr,
+    Fold,
     Index,
     Load,
     Loops,
@@ -26,10 +28,9 @@ from onnxc.kernel import (
     walk,
 )
 from onnxc.names import comment_text
-from onnxc.op import OPSET, REGISTRY, schema_at
-from onnxc.passes.infer import call, placeholder
+from onnxc.op import OPSET, REGISTRY, call, schema_at
 from onnxc.tensor import Tensor, compute, literal, of_buffer
-from onnxc.values import element_type_of, shape_text, static_shape
+from onnxc.values import element_type_of, placeholder, shape_text, static_shape
 
 NODE_LIMIT: Final = 64
 BUFFER_LIMIT: Final = 8
@@ -62,7 +63,7 @@ class _Lowering:
         self.constants: dict[int, Tensor] = {}
         self.aliases: dict[ir.Value, ir.Value] = {}
         self.realized: set[ir.Value] = set()
-        self.sizes: dict[Expr, tuple[int, int]] = {}
+        self.sizes: dict[Expr, tuple[int, int, bool]] = {}
         self.steps: list[Loops] = []
 
     def program(self) -> Program:
@@ -73,7 +74,7 @@ class _Lowering:
         pending = list(zip(self.graph.outputs, outputs, strict=True))
         first = dict(reversed(pending))
         for node in self.graph:
-            if not all(value.const_value is not None for value in node.outputs):
+            if not _is_constant(node):
                 self._node(node, first)
         for value, buffer in pending:
             if value not in self.realized or first[value] is not buffer:
@@ -82,8 +83,7 @@ class _Lowering:
 
     def _node(self, node: ir.Node, outputs: dict[ir.Value, Buffer]) -> None:
         inputs = [None if value is None else self._tensor(value) for value in node.inputs]
-        results = call(REGISTRY[node.domain, node.op_type], node, inputs)
-        for value, tensor in zip(node.outputs, results, strict=True):
+        for value, tensor in call(REGISTRY[node.domain, node.op_type], node, inputs):
             self.tensors[value] = tensor
             for source, operand in zip(node.inputs, inputs, strict=True):
                 if source is not None and operand is tensor:
@@ -104,24 +104,28 @@ class _Lowering:
         return self.tensors[value]
 
     def _needs_buffer(self, value: ir.Value, tensor: Tensor) -> bool:
-        nodes, buffers = self._size(tensor.value)
-        readers = len({use.node for use in value.uses()})
-        return (
-            nodes > NODE_LIMIT or buffers > BUFFER_LIMIT or (readers > 1 and nodes > REPEAT_LIMIT)
-        )
+        nodes, buffers, folds = self._size(tensor.value)
+        if nodes > NODE_LIMIT or buffers > BUFFER_LIMIT:
+            return True
+        readers = {use.node for use in value.uses()}
+        if folds and any(_elements(reader) > tensor.elements for reader in readers):
+            return True
+        return len(readers) > 1 and (folds or nodes > REPEAT_LIMIT)
 
-    def _size(self, root: Expr) -> tuple[int, int]:
-        """Upper bounds of the distinct nodes and buffers; exact where the cheap bound is large."""
+    def _size(self, root: Expr) -> tuple[int, int, bool]:
+        """Upper bounds of the distinct nodes and buffers, exact where large; if there is a Fold."""
         if root not in self.sizes:
             parts = [self.sizes.get(operand) for operand in set(root.operands())]
             known = [part for part in parts if part is not None]
             nodes = 1 + sum(part[0] for part in known)
             buffers = isinstance(root, Load) + sum(part[1] for part in known)
+            folds = isinstance(root, Fold) or any(part[2] for part in known)
             if len(known) < len(parts) or nodes > NODE_LIMIT or buffers > BUFFER_LIMIT:
                 reached = list(walk(root))
                 nodes = len(reached)
                 buffers = len({node.buffer for node in reached if isinstance(node, Load)})
-            self.sizes[root] = nodes, buffers
+                folds = any(isinstance(node, Fold) for node in reached)
+            self.sizes[root] = nodes, buffers, folds
         return self.sizes[root]
 
     def _realize(self, value: ir.Value, buffer: Buffer) -> None:
@@ -172,13 +176,23 @@ class _Lowering:
         notes = []
         for node in self.graph:
             origin = self._origin(node)
-            if all(value.const_value is not None for value in node.outputs):
+            if _is_constant(node):
                 if origin not in named:
                     notes.append((origin, "computed at compile time"))
             elif origin not in named:
                 notes.append((origin, "needs no code"))
         unused: list[ir.Node] = self.graph.meta["unused"]
         return tuple(notes + [(_origin_of(node), "no output needs it") for node in unused])
+
+
+def _elements(node: ir.Node) -> int:
+    """Of the largest output: how often a node computes what it reads."""
+    shapes = (static_shape(value) or () for value in node.outputs if value.name)
+    return max((math.prod(shape) for shape in shapes), default=0)
+
+
+def _is_constant(node: ir.Node) -> bool:
+    return all(value.const_value is not None for value in node.outputs if value.name)
 
 
 def _interface(value: ir.Value, kind: str) -> Buffer:

@@ -9,7 +9,7 @@ from onnx import defs
 from onnxc.dtypes import BY_NAME, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.op import OPSET, newest_schema
-from onnxc.values import static_shape, tensor_of
+from onnxc.values import element_type_of, static_shape, tensor_of
 
 
 def upgrade(node: ir.Node, schema: defs.OpSchema) -> list[ir.Node]:
@@ -17,17 +17,19 @@ def upgrade(node: ir.Node, schema: defs.OpSchema) -> list[ir.Node]:
 
     Returns nodes that were put before it. A node that meant the same all along stays as it is.
     """
-    _fill_defaults(node, schema)
+    newest = newest_schema(node.domain, node.op_type)
     legacy = schema.since_version < 7 and {"axis", "broadcast"} <= set(schema.attributes)
+    known = {*newest.attributes, *(formal.name for formal in newest.inputs)}
+    _fill_defaults(node, schema, known | {"broadcast"} if legacy else known)
     before = _align_legacy_broadcast(node) if legacy else []
-    _promote_attributes(node, schema, newest_schema(node.domain, node.op_type))
+    _promote_attributes(node, schema, newest)
     return before
 
 
-def _fill_defaults(node: ir.Node, schema: defs.OpSchema) -> None:
-    """Defaults of the node's own version; the newest version may have others."""
+def _fill_defaults(node: ir.Node, schema: defs.OpSchema, known: set[str]) -> None:
+    """Defaults of the node's own version, where the newest still asks: it may have others."""
     for name, formal in schema.attributes.items():
-        if name not in node.attributes and formal.default_value.name:
+        if name in known and name not in node.attributes and formal.default_value.name:
             node.attributes[name] = ir.serde.deserialize_attribute(formal.default_value)
 
 
@@ -39,11 +41,22 @@ def _promote_attributes(node: ir.Node, schema: defs.OpSchema, newest: defs.OpSch
         attribute = node.attributes.pop(formal.name, None)
         if attribute is None:
             continue
+        name = f"{node.name or node.op_type}/{formal.name}"
+        value = _constant(attribute.value, name, _formal_dtype(node, newest, formal))
         if position >= len(node.inputs):
             node.resize_inputs(position + 1)
-        dtype = BY_NAME["float"] if attribute.type.name.startswith("FLOAT") else INT64
-        name = f"{node.name or node.op_type}/{formal.name}"
-        node.replace_input_with(position, _constant(attribute.value, name, dtype))
+        node.replace_input_with(position, value)
+
+
+def _formal_dtype(
+    node: ir.Node, newest: defs.OpSchema, formal: defs.OpSchema.FormalParameter
+) -> ElementType:
+    """The type of an input that an attribute becomes: named, or that of an input it goes with."""
+    for other, value in zip(newest.inputs, node.inputs, strict=False):
+        if other.type_str == formal.type_str and value is not None and value.dtype is not None:
+            return element_type_of(value.dtype)
+    (name, *_) = sorted(formal.types)
+    return BY_NAME[name.removeprefix("tensor(").removesuffix(")")]
 
 
 def _align_legacy_broadcast(node: ir.Node) -> list[ir.Node]:
