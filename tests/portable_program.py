@@ -1,10 +1,19 @@
 """One C program that runs many compiled models on fixed inputs and prints all their outputs."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from onnxc.dtypes import ElementType
+from onnxc.kernel import Status
+from onnxc.packing import pack_elements
 from onnxc.pipeline import Compiled, Interface
+
+Array = NDArray[Any]
 
 # Of each type, values that compare in every way, as the bits that hold them; the NaN has a payload.
 FLOAT_VALUES = {
@@ -20,6 +29,14 @@ INTEGER_VALUES = {
     32: "0, 1, 0x1000001, 0x80000000, 0xffffffff",
     64: "0, 0x20000000000000, 0x20000000000001, 0x8000000000000000, 0xffffffffffffffff",
 }
+
+
+@dataclass(frozen=True)
+class Call:
+    """A model on these inputs, by name; without, on some of FLOAT_VALUES and INTEGER_VALUES."""
+
+    model: Compiled
+    inputs: Mapping[str, Array] | None = None
 
 
 def words(value: Interface) -> tuple[int, int]:
@@ -43,6 +60,31 @@ def declared(value: Interface, variable: str) -> str:
     size = math.prod(value.shape) if value.dtype.kind == "string" else words(value)[1]
     size //= 2 if value.dtype.kind == "complex" else 1
     return f"static {c_type(value.dtype)} {variable}[{size}];"
+
+
+def stored_words(value: Interface, array: Array) -> list[int]:
+    """The words that hold an array, as numbers."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    packed = pack_elements(flat, value.dtype) if value.dtype.packed else flat
+    return [int(word) for word in packed.view(f"u{words(value)[0] // 8}")]
+
+
+def given(value: Interface, variable: str, array: Array) -> str:
+    """A copy of a table of the array's values, as the machine itself stores them."""
+    if math.prod(value.shape) == 0:
+        return ""
+    if value.dtype.kind == "string":
+        c_type = "onnxc_string"
+        texts = [f'{{"{_escaped(text)}", {len(text)}}}' for text in array.reshape(-1)]
+    else:
+        c_type = f"uint{words(value)[0]}_t"
+        texts = [f"{word:#x}" for word in stored_words(value, array)]
+    table = f"static const {c_type} values_{variable}[] = {{{', '.join(texts)}}};"
+    return f"{table} memcpy({variable}, values_{variable}, sizeof values_{variable});"
+
+
+def _escaped(text: bytes) -> str:
+    return "".join(f"\\{byte:03o}" for byte in text)
 
 
 def filled(value: Interface, variable: str) -> str:
@@ -79,29 +121,46 @@ def checked(value: Interface, role: str, model: str) -> str:
     return f"typedef char check_{role}_{value.c_name}[({condition}) ? 1 : -1];"
 
 
-def function(model: Compiled) -> str:
-    """`run_NAME` runs the model with a workspace of its own, then with the static one."""
+def function(call: Call, name: str) -> str:
+    """`name` runs the model with a workspace of its own, then with the static one."""
+    model = call.model
     inputs = [(value, f"input{i}") for i, value in enumerate(model.inputs)]
     outputs = [(value, f"output{i}") for i, value in enumerate(model.outputs)]
-    arguments = "".join(f"{variable}, " for _, variable in inputs + outputs)
+    arguments = [variable for _, variable in inputs + outputs]
     lines = [declared(*pair) for pair in inputs + outputs]
     lines += [f"static {model.name}_workspace workspace;"]
     lines += [checked(value, "INPUT", model.name) for value, _ in inputs]
     lines += [checked(value, "OUTPUT", model.name) for value, _ in outputs]
-    lines += [filled(*pair) for pair in inputs]
-    static_arguments = arguments.removesuffix(", ")
-    for call in (f"run({arguments}&workspace)", f"run_static({static_arguments})"):
+    if call.inputs is None:
+        lines += [filled(*pair) for pair in inputs]
+    else:
+        lines += [given(*pair, call.inputs[pair[0].name]) for pair in inputs]
+    for run, more in (("run", ["&workspace"]), ("run_static", [])):
         lines += [spoiled(*pair) for pair in outputs]
-        lines += [f'printf("\\n-- {model.name} %d", (int){model.name}_{call});']
+        status = f"(int){model.name}_{run}({', '.join([*arguments, *more])})"
+        lines += [f'printf("\\n-- {model.name} %d", {status});']
         lines += [printed(*pair) for pair in outputs]
-    return f"static void run_{model.name}(void)\n{{\n" + "\n".join(lines) + "\n}\n"
+    return f"static void {name}(void)\n{{\n" + "\n".join(lines) + "\n}\n"
 
 
-def program(models: Iterable[Compiled]) -> str:
+def program(calls: Iterable[Call]) -> str:
     """The C of the whole program; the models' headers and portable.h are to be found beside it."""
-    models = list(models)
-    includes = "".join(f'#include "{model.name}.h"\n' for model in models)
-    functions = "\n".join(map(function, models))
-    calls = "\n".join(f"run_{model.name}();" for model in models)
-    main = f'int main(void)\n{{\n{calls}\nprintf("\\n");\nreturn 0;\n}}\n'
+    calls = list(calls)
+    names = dict.fromkeys(call.model.name for call in calls)
+    includes = "".join(f'#include "{name}.h"\n' for name in names)
+    functions = "\n".join(function(call, f"run{n}") for n, call in enumerate(calls))
+    runs = "\n".join(f"run{n}();" for n in range(len(calls)))
+    main = f'int main(void)\n{{\n{runs}\nprintf("\\n");\nreturn 0;\n}}\n'
     return f'{includes}#include "portable.h"\n\n{functions}\n{main}'
+
+
+def printout(model: Compiled, status: Status, outputs: Iterable[Array]) -> str:
+    """What the program prints of one call with these outputs."""
+    lines = [f"\n-- {model.name} {int(status)}"]
+    for value, array in zip(model.outputs, outputs, strict=True):
+        if value.dtype.kind == "string":
+            texts = [f"{len(text)}:{text.hex()}" for text in array.reshape(-1)]
+        else:
+            texts = [f"{word:x}" for word in stored_words(value, array)]
+        lines.append(" ".join([f"{value.c_name}:", *texts]))
+    return "\n".join(lines)

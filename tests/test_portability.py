@@ -1,8 +1,6 @@
 """The generated C on other compilers and machines: no warning, the same values, no hidden state."""
 
-import shlex
 import subprocess
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +12,8 @@ from onnxc.dtypes import BY_CODE
 from onnxc.pipeline import Compiled, compile_model
 from tests.models import STRICT
 from tests.portable_models import LARGE_CONSTANTS, write_models
-from tests.portable_program import program
-
-SANITIZED = shlex.split("-std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all")
-MACHINES = [("s390x", "big-endian"), ("aarch64", "little-endian"), ("riscv64", "little-endian")]
-
-Tool = Callable[[str], str]
+from tests.portable_program import Call, program
+from tests.toolchains import MACHINES, SANITIZED, STRICT_COMPILERS, Tool, run, run_on
 
 
 @dataclass(frozen=True)
@@ -46,13 +40,6 @@ class Sources:
         return [self.folder / "large_program.c", self.folder / f"{LARGE_CONSTANTS}.c"]
 
 
-def run(command: Sequence[str | Path], folder: Path) -> str:
-    """The standard output of a command; its messages are shown when it fails."""
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, f"{command[0]}:\n{result.stdout[-2000:]}{result.stderr[:8000]}"
-    return result.stdout
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     folder = tmp_path_factory.mktemp("portability")
@@ -63,8 +50,8 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
             model.write_c(stream)
     large = [model for model in models if model.name == LARGE_CONSTANTS]
     others = [model for model in models if model.name != LARGE_CONSTANTS]
-    (folder / "program.c").write_text(program(others), encoding="ascii")
-    (folder / "large_program.c").write_text(program(large), encoding="ascii")
+    (folder / "program.c").write_text(program(map(Call, others)), encoding="ascii")
+    (folder / "large_program.c").write_text(program(map(Call, large)), encoding="ascii")
     (folder / "portable.h").write_bytes(Path(__file__).with_name("portable.h").read_bytes())
     return Sources(folder, models)
 
@@ -92,7 +79,7 @@ def test_every_model_runs_with_either_workspace(sources: Sources, expected: str)
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
-@pytest.mark.parametrize("compiler", ["gcc", "clang", "arm-none-eabi-gcc --specs=picolibc.specs"])
+@pytest.mark.parametrize("compiler", STRICT_COMPILERS)
 def test_no_warning(
     compiler: str, level: str, sources: Sources, tool: Tool, tmp_path: Path
 ) -> None:
@@ -161,14 +148,7 @@ def test_a_misaligned_workspace_is_no_undefined_behaviour(tool: Tool, tmp_path: 
 def test_other_machines_print_the_same(
     machine: str, order: str, sources: Sources, expected: str, tool: Tool, tmp_path: Path
 ) -> None:
-    compiler, emulator = tool(f"{machine}-linux-gnu-gcc"), tool(f"qemu-{machine}")
-    macro = f"__ORDER_{order.replace('-', '_').upper()}__"
-    (tmp_path / "order.c").write_text(
-        f"typedef char order[__BYTE_ORDER__ == {macro} ? 1 : -1];\n", encoding="ascii"
-    )
-    options = ["-std=c99", "-O2", "-static", "-o", "program"]
-    run([compiler, *options, "order.c", *sources.program], tmp_path)
-    assert run([emulator, tmp_path / "program"], tmp_path) == expected
+    assert run_on(machine, order, sources.program, tool, tmp_path) == expected
 
 
 def printed_constants(path: Path) -> list[str]:

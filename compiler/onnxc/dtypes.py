@@ -91,6 +91,8 @@ ELEMENT_TYPES: Final = (
 )
 BY_NAME: Final = {t.name: t for t in ELEMENT_TYPES}
 BY_CODE: Final = {t.code: t for t in ELEMENT_TYPES}
+INT64_MAX: Final = 2**63 - 1
+"""The most elements that Size can say, and the most bytes that C can address."""
 BOOL: Final = BY_NAME["bool"]
 INT64: Final = BY_NAME["int64"]
 UINT8: Final = BY_NAME["uint8"]

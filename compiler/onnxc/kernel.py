@@ -38,6 +38,8 @@ class Status(IntFlag):
     DIVISION_BY_ZERO = 4
 
 
+ALIGNMENT: Final = 64
+"""Of every buffer in the workspace, in bytes: one cache line, the widest vector."""
 LANES: Final = 16
 """In how many lanes of the innermost axis a float sum runs, in the C and in evaluate.py."""
 
@@ -436,6 +438,11 @@ class Program:
     notes: tuple[tuple[Origin, str], ...] = ()
     offsets: Mapping[Buffer, int] = field(default_factory=dict)
     workspace_size: int = 0
+
+    @property
+    def alignment(self) -> int:
+        """Bytes, of the workspace: little models need not waste a cache line."""
+        return ALIGNMENT if self.workspace_size > ALIGNMENT else 16
 
     def reads(self) -> tuple[Buffer, ...]:
         return tuple(dict.fromkeys(b for step in self.steps for b in step.reads()))

@@ -27,7 +27,7 @@ from onnxc.passes.infer import infer
 from onnxc.passes.load import load
 from onnxc.passes.lower import lower
 from onnxc.passes.merge_axes import merge_axes
-from onnxc.passes.plan_memory import alignment, plan_memory
+from onnxc.passes.plan_memory import plan_memory
 from onnxc.passes.simplify import simplify
 from onnxc.passes.widen_rows import widen_rows
 
@@ -94,7 +94,7 @@ class Compiled:
 
     @property
     def workspace_alignment(self) -> int:
-        return alignment(self.program.workspace_size)
+        return self.program.alignment
 
     @property
     def constants_size(self) -> int:

@@ -125,8 +125,8 @@ def _unpacked(interface: Any, memory: arrays.Memory, ffi: Any) -> Array:
     return arrays.object_array([arrays.text_bytes(v) for v in array.reshape(-1)], array.shape)
 
 
-def emitted(program: Program) -> Compiled:
-    return emit_program(planned(program), Banner("p", "0", "a test", "0BSD", "none"))
+def emitted(program: Program, name: str = "p") -> Compiled:
+    return emit_program(planned(program), Banner(name, "0", "a test", "0BSD", "none"))
 
 
 def built(program: Program, compiler: str = "cc") -> Built:

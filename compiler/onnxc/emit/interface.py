@@ -11,7 +11,6 @@ from onnxc.emit.literals import Constant
 from onnxc.emit.text import WIDTH, comment, render
 from onnxc.kernel import Buffer, Program
 from onnxc.names import comment_text
-from onnxc.passes.plan_memory import alignment
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def header(
         "types": {buffer.dtype.name for buffer in buffers},
         "ports": ports,
         "workspace_size": size,
-        "alignment": alignment(size),
+        "alignment": program.alignment,
         "run": signature(banner, ports, "run", workspace=True),
         "run_static": signature(banner, ports, "run_static", workspace=False),
     }

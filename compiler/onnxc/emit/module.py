@@ -21,7 +21,6 @@ from onnxc.emit.text import (
 )
 from onnxc.kernel import LANES, Branch, Buffer, Loops, Program, Repeat, Step
 from onnxc.names import Names, unique_names
-from onnxc.passes.plan_memory import alignment
 from onnxc.resources import runtime_text
 
 ORIGINS_SHOWN: Final = 8
@@ -162,7 +161,7 @@ class _Emission:
             run=signature(self.banner, self.ports, "run", workspace=True),
             run_static=signature(self.banner, self.ports, "run_static", workspace=False),
             workspace_size=size,
-            alignment=alignment(size),
+            alignment=self.program.alignment,
             pointers=[
                 (buffer.dtype.c_type, self.pointers[buffer], offset, buffer_text(buffer))
                 for buffer, offset in self.program.offsets.items()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from onnxc.dtypes import BY_NAME, INT64
+from onnxc.dtypes import BY_NAME, INT64, INT64_MAX
 from onnxc.errors import RefusalError
 from onnxc.op import op
 from onnxc.tensor import Tensor, constant
@@ -14,8 +14,6 @@ from onnxc.values import element_type_of, values_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-INT64_MAX = 2**63 - 1
 
 
 @op("Constant")

@@ -12,10 +12,10 @@ from typing import Final
 
 import onnx_ir as ir
 
+from onnxc.dtypes import INT64_MAX
 from onnxc.errors import Problem, UsageError
 from onnxc.protobuf.where import quoted
 
-_LARGEST: Final = 2**63 - 1
 _PLACES: Final = 3
 """Of a dimension that many inputs share, as many places are told."""
 _SIZE: Final = re.compile(r"[,; ]*([^=,;]+)=([0-9]+)(?![^,; ])")
@@ -150,7 +150,7 @@ class _Binding:
 
     def add(self, key: str, size: int) -> None:
         """Takes one --dim; what is wrong with it goes to `faults`."""
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _LARGEST:
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= INT64_MAX:
             self.faults.append((key, size, "a size must be an integer of 0 or more"))
         elif key in self._names:
             self._bind_name(key, key, size)
@@ -170,7 +170,7 @@ class _Binding:
             self.faults.append((key, size, self._unknown(key, size)))
             return
         shape = value.shape if isinstance(value.type, ir.TensorType) else None
-        axis = int(digits) if len(digits) < 10 else _LARGEST
+        axis = int(digits) if len(digits) < 10 else INT64_MAX
         if shape is None:
             fact = f"input {quoted(input_name)} has no shape in the model"
         elif axis >= len(shape):

@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 from onnx import defs, shape_inference
 
+from onnxc.dtypes import INT64_MAX
 from onnxc.errors import ModelError, Problem, RefusalError
 from onnxc.evaluate import constant_value
 from onnxc.op import OPSET, Operator, call, load_operators, newest_schema, schema_at
@@ -40,8 +41,6 @@ from onnxc.values import (
 
 FOLD_LIMIT: Final = 64 * 1024
 """How many bytes a folded result may exceed its inputs by."""
-LARGEST_TENSOR: Final = 2**63 - 1
-"""Bytes; C can address no more."""
 
 
 def infer(model: ir.Model) -> None:
@@ -99,7 +98,7 @@ class _Walk:
         elif len(shape) > MAX_RANK:
             yield Problem(where, f"the result has {len(shape)} dimensions, more than {MAX_RANK}")
             self.unknown.add(value)
-        elif math.prod(filter(None, shape)) * dtype.size > LARGEST_TENSOR:
+        elif math.prod(filter(None, shape)) * dtype.size > INT64_MAX:
             yield Problem(where, f"shape {list(shape)} has more bytes than C can address")
             self.unknown.add(value)
 

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
-from onnxc.dtypes import UINT8
+from onnxc.dtypes import INT64_MAX, UINT8
 from onnxc.errors import ModelError, Problem
-from onnxc.kernel import Branch, Buffer, Load, Loops, Program, Repeat, Step, walk
-
-ALIGNMENT: Final = 64
-"""Of every buffer, in bytes: one cache line, the widest vector."""
-LARGEST: Final = 2**63 - 1
+from onnxc.kernel import ALIGNMENT, Branch, Buffer, Load, Loops, Program, Repeat, Step, walk
 
 
 def plan_memory(program: Program) -> Program:
     """Gives every workspace buffer its offset, those of nested programs too."""
     offsets, size = _plan(program, frozenset())
     return replace(program, offsets=offsets, workspace_size=size)
-
-
-def alignment(size: int) -> int:
-    """What the workspace must be aligned to: little models need not waste a cache line."""
-    return ALIGNMENT if size > ALIGNMENT else 16
 
 
 @dataclass(frozen=True)
@@ -152,7 +142,7 @@ def _placed(
         root = shared.get(buffer, buffer)
         old = groups.get(root, span)
         groups[root] = Span(min(old.first, span.first), max(old.last, span.last))
-    if sum(-(-buffer.bytes // ALIGNMENT) * ALIGNMENT for buffer in groups) > LARGEST:
+    if sum(-(-buffer.bytes // ALIGNMENT) * ALIGNMENT for buffer in groups) > INT64_MAX:
         fact = "the values between its nodes need more memory than C can address"
         raise ModelError([Problem("model", fact, "use smaller dimensions")])
     order = sorted(groups, key=lambda b: (-b.bytes, groups[b].first))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import onnx
 
-from onnxc.dtypes import BY_CODE, ElementType
+from onnxc.dtypes import BY_CODE, INT64_MAX, ElementType
 from onnxc.protobuf.external import external_faults
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 MAX_RANK: Final = 64
 """numpy's limit."""
-_MAX_BYTES = 2**63 - 1
 _TYPED_FIELDS = (
     "float_data",
     "int32_data",
@@ -80,7 +79,7 @@ def dims_faults(dims: Sequence[int], dtype: ElementType) -> Iterator[Fault]:
         yield f"dimension {list(dims).index(negative[0])} is negative ({negative[0]})", ""
     elif len(dims) > MAX_RANK:
         yield f"has {len(dims)} dimensions, more than {MAX_RANK}", ""
-    elif dtype.size * math.prod(dim for dim in dims if dim) > _MAX_BYTES:
+    elif dtype.size * math.prod(dim for dim in dims if dim) > INT64_MAX:
         yield f"dimensions {_shape(dims)} overflow: more than 2^63 - 1 bytes", ""
 
 
