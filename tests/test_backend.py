@@ -8,13 +8,15 @@ import numpy as np
 import onnx
 import pytest
 from onnx.backend.test import BackendTest, loader
+from onnx.backend.test.case.test_case import TestCase
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
 from onnxc import backend
 from onnxc.errors import ModelError, UsageError
 
-OPERATORS = ("equal", "identity", "size")
+OPERATORS = ("constant", "equal", "identity", "size", "unsqueeze")
 TESTS = [
+    "test_constant_cpu",
     "test_equal_cpu",
     "test_equal_bcast_cpu",
     "test_equal_int8_cpu",
@@ -29,22 +31,40 @@ TESTS = [
     "test_size_cpu",
     "test_size_example_cpu",
 ]
-# Sequences and optionals are not supported yet.
-REFUSED = ["test_identity_sequence_cpu", "test_identity_opt_cpu"]
+# ONNX's tests of Unsqueeze have the axes as an input, so that no shape is known at compile time.
+UNSQUEEZE = [
+    "test_unsqueeze_axis_0_cpu",
+    "test_unsqueeze_axis_1_cpu",
+    "test_unsqueeze_axis_2_cpu",
+    "test_unsqueeze_negative_axes_cpu",
+    "test_unsqueeze_three_axes_cpu",
+    "test_unsqueeze_two_axes_cpu",
+    "test_unsqueeze_unsorted_axes_cpu",
+]
+REFUSED = {
+    "test_identity_sequence_cpu": r"input 'x': seq\(.*\) is not supported; only tensors are",
+    "test_identity_opt_cpu": r"input 'opt_in': optional\(.*\) is not supported; only tensors are",
+    **dict.fromkeys(UNSQUEEZE, "input axes must be known at compile time"),
+}
 
 
 @pytest.fixture(scope="module")
-def runner_tests() -> dict[str, unittest.TestCase]:
-    """The runner's tests of the operators, by name.
+def runner_cases() -> list[TestCase]:
+    """The runner's cases of the operators.
 
     Only their modules are loaded: to make up the examples of all operators takes seconds.
     """
     for operator in OPERATORS:
         importlib.import_module(f"onnx.backend.test.case.node.{operator}")
     nodes = importlib.import_module("onnx.backend.test.case.node")
-    cases = [case for case in nodes._NodeTestCases if case.name.split("_")[1] in OPERATORS]
+    return [case for case in nodes._NodeTestCases if case.name.split("_")[1] in OPERATORS]
+
+
+@pytest.fixture(scope="module")
+def runner_tests(runner_cases: list[TestCase]) -> dict[str, unittest.TestCase]:
+    """The runner's tests of the operators, by name."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loader, "load_node_model_tests", lambda: cases)
+        patch.setattr(loader, "load_node_model_tests", lambda: runner_cases)
         classes = BackendTest(backend.OnnxcBackend, __name__).test_cases
     case = classes["OnnxBackendNodeModelTest"]
     return {name: case(name) for name in vars(case) if name.endswith("_cpu")}
@@ -66,8 +86,23 @@ def test_onnx(name: str, runner_tests: dict[str, unittest.TestCase]) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_onnx_refused(name: str, runner_tests: dict[str, unittest.TestCase]) -> None:
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, match=REFUSED[name]):
         runner_tests[name].debug()
+
+
+@pytest.mark.parametrize("name", UNSQUEEZE)
+def test_onnx_unsqueeze_of_known_axes(name: str, runner_cases: list[TestCase]) -> None:
+    """The refused cases once their axes are an initializer, as the message says."""
+    (case,) = (case for case in runner_cases if f"{case.name}_cpu" == name)
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    _, axes = model.graph.input
+    assert case.data_sets
+    for (x, values), wanted in case.data_sets:
+        del model.graph.initializer[:]
+        model.graph.initializer.append(onnx.numpy_helper.from_array(values, axes.name))
+        (found,) = backend.run_model(model, [x])
+        np.testing.assert_array_equal(found, wanted[0], strict=True)
 
 
 X = np.array([[1, 2, 3]], np.float32)

@@ -22,6 +22,7 @@ and a comment above the block says more:
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
 import os
@@ -427,15 +428,27 @@ def test_the_table_of_operators(update_golden: bool) -> None:
 
 
 def test_the_second_sentence_names_the_operators() -> None:
-    text = " ".join(README.read_text(encoding="utf-8").split("\n\n")[1].split())
+    paragraphs = README.read_text(encoding="utf-8").split("\n\n")
+    text = " ".join(next(p for p in paragraphs if p.startswith("onnxc compiles")).split())
     *first, last = [name for _, name, _ in op.supported()]
     second = re.split(r"(?<=[.;]) ", text)[1]
     assert second.endswith(f"operators, {', '.join(first)} and {last};")
 
 
-def test_the_benchmark_has_its_place() -> None:
+def test_the_table_of_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its marks, with the columns and rows that the command under it prints."""
+    pytest.importorskip("onnxruntime")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    elementwise = importlib.import_module("elementwise")
     text = README.read_text(encoding="utf-8")
-    assert re.search(r"<!-- benchmark -->\n(.*\n)+?<!-- /benchmark -->\n", text)
+    (table,) = re.findall(r"<!-- benchmark -->\n((?:.*\n)+?)<!-- /benchmark -->\n", text)
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    head, _, *found = ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)
+    titles = [case.title for case in elementwise.cases()]
+    titles += [f"Equal string [{elementwise.MILLION}], {n} bytes each" for n in (9, 19)]
+    assert tuple(head) == elementwise.HEAD
+    assert [row[0] for row in found] == titles
+    assert {len(row) for row in found} == {len(head)}
 
 
 def test_the_table_of_element_types() -> None:

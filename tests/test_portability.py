@@ -173,13 +173,16 @@ def test_small_constants(sources: Sources, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("compiler", "emulator"),
-    [("gcc", ""), ("clang", ""), ("tcc", ""), ("aarch64-linux-gnu-gcc", "qemu-aarch64")],
+    [
+        *(("gcc", ""), ("clang", ""), ("tcc", ""), (f"gcc {' '.join(SANITIZED)}", "")),
+        ("aarch64-linux-gnu-gcc -static", "qemu-aarch64"),
+    ],
 )
 def test_large_constants(
     compiler: str, emulator: str, sources: Sources, tool: Tool, tmp_path: Path
 ) -> None:
-    linked = ["-static"] if emulator else []
-    run([tool(compiler), *linked, *sources.large_program, "-o", "program"], tmp_path)
+    name, *options = compiler.split()
+    run([tool(name), *options, *sources.large_program, "-o", "program"], tmp_path)
     start = [tool(emulator)] if emulator else []
     lines = run([*start, tmp_path / "program"], tmp_path).splitlines()[1:]
     expected = printed_constants(sources.folder / f"{LARGE_CONSTANTS}.onnx")
@@ -197,8 +200,9 @@ def test_large_constants_refuse_a_big_endian_target(
 
 
 @pytest.mark.parametrize("standard", ["c++11", "c++17"])
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_headers_in_one_cpp_file(
-    standard: str, sources: Sources, tool: Tool, tmp_path: Path
+    compiler: str, standard: str, sources: Sources, tool: Tool, tmp_path: Path
 ) -> None:
     """Each header twice, in both orders, and a call of a C function from C++."""
     names = [model.name for model in sources.models]
@@ -215,7 +219,7 @@ int main()
     (tmp_path / "main.cpp").write_text(source, encoding="ascii")
     run([tool("gcc"), "-std=c99", "-c", sources.folder / "foo.c"], tmp_path)
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wundef", "-Werror"]
-    command = [tool("g++"), f"-std={standard}", *warnings, f"-I{sources.folder}"]
+    command = [tool(compiler), f"-std={standard}", *warnings, f"-I{sources.folder}"]
     run([*command, "main.cpp", "foo.o", "-o", "main"], tmp_path)
     run([tmp_path / "main"], tmp_path)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +74,9 @@ def numbers(dtype: ElementType, *shape: int) -> Array:
     return np.asarray(generator.standard_normal(shape) * scales).astype(numpy_dtype(dtype))
 
 
-def folds(name: str, dtypes: Sequence[ElementType], operations: Sequence[str], *shape: int) -> Any:
+def folds(
+    name: str, dtypes: Sequence[ElementType], operations: Sequence[str], *shape: int
+) -> Portable:
     """Each operation on each type, over all dimensions but the first."""
     inputs, outputs, steps, values = [], [], [], {}
     i, inner = Axis(shape[0]), tuple(map(Axis, shape[1:]))
@@ -145,7 +146,10 @@ def nested_folds() -> Portable:
     row = Fold(FLOAT, "sum", (k,), load(x, [along(i), along(k)]))
     flag = apply("truth", load(flags, [along(m)]))
     number = at(affine(0, [], [(flag, 1)]))
-    steps = (over(largest, Fold(FLOAT, "max", (i,), row)), over(count, Fold(INT64, "sum", (m,), number)))
+    steps = (
+        over(largest, Fold(FLOAT, "max", (i,), row)),
+        over(count, Fold(INT64, "sum", (m,), number)),
+    )
     bits = np.array([0, 1, 2, 255] * 5, np.uint8).view(np.bool_)
     values = {x: numbers(FLOAT, 5, 20), flags: bits}
     return fine("nested_folds", Program((x, flags), (largest, count), steps), values)
@@ -153,23 +157,25 @@ def nested_folds() -> Portable:
 
 INDEX_TYPES = [
     *(BY_NAME[name] for name in ("bool", "int8", "uint8", "int16", "uint16")),
-    *(BY_NAME[name] for name in ("int32", "uint32", "int64", "uint64", "int4", "uint2")),
+    *(BY_NAME[name] for name in ("int32", "uint32", "int64", "uint64")),
+    *(BY_NAME[name] for name in ("int4", "uint4", "int2", "uint2")),
 ]
 
 
 def dynamic_indices() -> Portable:
-    """y[i][j] = x[1 + 2 * n[i]][4 - j], with indices of every integer type and packed ones."""
+    """y[i][j] = x[1 + 2 * |n[i]|][4 - j]; n of every integer type, negative where it can be."""
     x = buffer("x", "input", FLOAT, 4, 5)
     inputs, outputs, steps, values = [x], [], [], {x: numbers(FLOAT, 4, 5)}
     i, j = Axis(7), Axis(5)
     for dtype in INDEX_TYPES:
         n = buffer(f"n_{dtype}", "input", dtype, 7)
         inputs.append(n)
-        values[n] = np.array([0, 1, 1, 0, 1, 0, 1]).astype(numpy_dtype(dtype))
+        sign = -1 if dtype.kind == "signed" else 1
+        values[n] = (sign * np.array([0, 1, 1, 0, 1, 0, 1])).astype(numpy_dtype(dtype))
         y = buffer(f"y_{dtype}", "output", FLOAT, 7, 5)
         outputs.append(y)
         given: Expr = load(n, [along(i)])
-        place = affine(1, [], [(apply("truth", given) if dtype is BOOL else given, 2)])
+        place = affine(1, [], [(apply("truth", given) if dtype is BOOL else given, 2 * sign)])
         steps.append(over(y, load(x, [place, affine(4, [(j, -1)])]), i, j))
     return fine("dynamic_indices", Program(tuple(inputs), tuple(outputs), tuple(steps)), values)
 
@@ -328,20 +334,77 @@ def rounds_in_rounds() -> Portable:
     return fine("rounds_in_rounds", program, *runs)
 
 
+def turned(out: Buffer, source: Buffer) -> Loops:
+    """out = source, last element first; a packed type by the byte."""
+    last, per_byte = source.elements - 1, out.dtype.per_byte if out.packed else 1
+    axis = Axis(source.elements // per_byte)
+    places = [affine(last - n, [(axis, -per_byte)]) for n in range(per_byte)]
+    values = [load(source, [place]) for place in places]
+    value = apply("pack", *values, dtype=UINT8) if out.packed else values[0]
+    return Loops(out, (along(axis),), (axis,), value)
+
+
 def carried_states() -> Portable:
-    """States that change places at once, of types that C copies by bytes, pairs and pointers."""
+    """States of types that C copies by values, bytes, pairs and pointers, turned in each round."""
     count = buffer("count", "input", INT64)
-    inputs, outputs, starts, pairs, values = [count], [], [], [], {}
+    inputs, outputs, starts, body, pairs, values = [count], [], [], [], [], {}
     for name in ("int4", "uint2", "complex64", "float16", "string", "double"):
         dtype = BY_NAME[name]
-        array = strings(b"a", b"", b"a\0b", b"\xff") if name == "string" else any_bits(dtype, 4)
         x, y = buffer(f"x_{name}", "input", dtype, 4), buffer(f"y_{name}", "output", dtype, 4)
-        z = buffer(f"z_{name}", "output", dtype, 4)
+        following = buffer(f"z_{name}", "output", dtype, 4)
+        texts = strings(b"a", b"", b"a\0b", b"\xff")
+        values[x] = texts if name == "string" else any_bits(dtype, 4)
         inputs.append(x)
-        values[x] = array
-        outputs += [y, z]
-        starts += [stored(y, x), stored(z, x, turned=True)]
-        if name in ("int4", "uint2"):
-            continue
-        pairs.append((y, z))
-    return fine("carried_states", Program(tuple(inputs), tuple(outputs), tuple(starts)), values)
+        outputs += [y, following]
+        starts += [turned(y, x), turned(following, y)]
+        body.append(turned(following, y))
+        pairs.append((y, following))
+    loop = Repeat(count, None, None, Program(steps=tuple(body)), tuple(pairs))
+    program = Program(tuple(inputs), tuple(outputs), (*starts, loop))
+    return fine("carried_states", program, *({count: np.asarray(n), **values} for n in (0, 1, 2)))
+
+
+def checked_rounds() -> Portable:
+    """The first bad kernel decides, in a round its lowest code; all rounds run to the end."""
+    x, count = buffer("x", "input", INT64, 2), buffer("count", "input", INT64)
+    y, i = buffer("y", "output", INT64), temporary("i")
+
+    def checked(position: int, code: Status) -> Checked:
+        same = compare("equal", element(x, position), load(i, []))
+        return Checked(INT64, load(i, []), same, code)
+
+    both = [(checked(0, BAD_DIVISION), 1), (checked(1, BAD_INDEX), 10)]
+    step = over(y, at(affine(5, [], both)))
+    steps = (over(y, const(7, INT64)), Repeat(count, None, i, Program(steps=(step,)), ()))
+    given = {
+        ((5, 5), 0): Status.OK,
+        ((0, 0), 1): Status.OK,
+        ((0, 1), 1): BAD_INDEX,
+        ((1, 0), 1): BAD_DIVISION,
+        ((1, 1), 1): BAD_INDEX,
+        ((1, 0), 2): BAD_DIVISION,
+        ((0, 0), 3): BAD_INDEX,
+    }
+    runs = [{x: np.array(pair), count: np.asarray(rounds)} for pair, rounds in given]
+    return Portable("checked_rounds", Program((x, count), (y,), steps), runs, [*given.values()])
+
+
+def portable_programs() -> Iterator[Portable]:
+    yield folds("folds", NUMBERS, OPERATIONS, 3, 2, 19)
+    yield folds("folds_of_one", NUMBERS, OPERATIONS, 2, 1)
+    yield folds("empty_folds", NUMBERS, OPERATIONS, 2, 0, 4)
+    for length in (15, 16, 17, 1000):
+        yield folds(f"sums_of_{length}", FLOATS, ["sum"], 3, length)
+    yield special_floats()
+    yield small_floats()
+    yield nested_folds()
+    yield dynamic_indices()
+    yield negative_indices()
+    yield checks()
+    yield codes_of_one_kernel()
+    yield branches()
+    yield counted_rounds()
+    yield rounds_while()
+    yield rounds_in_rounds()
+    yield carried_states()
+    yield checked_rounds()

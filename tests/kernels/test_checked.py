@@ -88,3 +88,16 @@ def test_no_iteration_no_report() -> None:
     value = Checked(INT64, at(along(i)), const(False, BOOL), BAD_INDEX)
     program = Program((), (y,), (over(y, value, i),))
     assert built(program).run({})[0] == evaluated(program, {})[0] == Status.OK
+
+
+def test_two_checks_of_one_value_compare_without_a_warning() -> None:
+    """They are two expressions and one text; clang warns of v == v."""
+    x, y = buffer("x", "input", INT64, 2), buffer("y", "output", BOOL)
+    v = load(x, [Index(0)])
+    first, second = (
+        Checked(INT64, v, compare("equal", v, const(n, INT64)), code)
+        for n, code in ((1, BAD_INDEX), (2, BAD_DIVISION))
+    )
+    program = Program((x,), (y,), (over(y, compare("equal", first, second)),))
+    status, outputs = built(program, "clang").run({x: np.array([1, 2])})
+    assert (status, outputs[y].item()) == (BAD_DIVISION, True)
