@@ -8,6 +8,7 @@ Each figure is of a process of its own. A chain that compiles linearly has one f
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import subprocess
@@ -54,35 +55,39 @@ def onnxc(*arguments: str) -> list[str]:
 
 
 def chain(kind: str, length: int) -> Iterator[NodeProto]:
-    """`length` nodes, each reading the one before; the last makes "y".
+    """Calls that make `length` nodes, each of the tensor before; the last makes "y".
 
-    identity  the tensor before
-    twice     Equal of the tensor before and itself
-    thrice    pairs of nodes of which one reads the tensor before twice, the other once
+    identity  a new name for the tensor before
+    equal     Equal of the tensor before and an input
+    thrice    a function of three Equals, each of which reads the tensor before
     """
-    names = ["x", *(f"t{n}" for n in range(1, length)), "y"]
-    for n in range(length):
-        before, made = names[n], names[n + 1]
+    calls = length // 3 if kind == "thrice" else length
+    names = ["x", *(f"t{n}" for n in range(1, calls)), "y"]
+    for before, made in itertools.pairwise(names):
         match kind:
             case "identity":
                 yield helper.make_node("Identity", [before], [made])
-            case "twice":
-                yield helper.make_node("Equal", [before, before], [made])
+            case "equal":
+                yield helper.make_node("Equal", [before, "b"], [made])
             case _:
-                other = names[n - 1] if n % 2 else before
-                yield helper.make_node("Equal", [before, other], [made])
+                yield helper.make_node("Thrice", [before, "b"], [made], domain="own")
 
 
 def save(nodes: Iterator[NodeProto], path: Path) -> None:
-    told = [helper.make_tensor_value_info(name, TensorProto.BOOL, [16]) for name in "xy"]
-    graph = helper.make_graph(list(nodes), "chain", told[:1], told[1:])
-    opsets = [helper.make_opsetid("", 21)]
-    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=opsets), path)
+    told = [helper.make_tensor_value_info(name, TensorProto.BOOL, [16]) for name in "xby"]
+    graph = helper.make_graph(list(nodes), "chain", told[:2], told[2:])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    reads = (("x", "b", "p"), ("p", "x", "q"), ("q", "x", "y"))
+    body = [helper.make_node("Equal", [left, right], [made]) for left, right, made in reads]
+    thrice = helper.make_function("own", "Thrice", ["x", "b"], ["y"], body, opsets[:1])
+    onnx.save(
+        helper.make_model(graph, ir_version=10, opset_imports=opsets, functions=[thrice]), path
+    )
 
 
 def commands(folder: Path, rounds: int) -> Iterator[list[str]]:
     """Rows: medians of whole command lines."""
-    save(chain("twice", 2), folder / "two.onnx")
+    save(chain("equal", 2), folder / "two.onnx")
     lines = (("--version",), ("two.onnx", "-o", "two.c", "-q"), ("info", "two.onnx"))
     for line in lines:
         runs = [run(onnxc(*line), folder) for _ in range(rounds)]
@@ -93,7 +98,7 @@ def commands(folder: Path, rounds: int) -> Iterator[list[str]]:
 def chains(folder: Path, lengths: Sequence[int]) -> Iterator[list[str]]:
     """Rows: compiling chains of several lengths, without what the two nodes above cost."""
     least = run(onnxc("-q", "two.onnx", "-o", "two.c"), folder).cpu
-    for kind in ("identity", "twice", "thrice"):
+    for kind in ("identity", "equal", "thrice"):
         for length in lengths:
             save(chain(kind, length), folder / "chain.onnx")
             used = run(onnxc("-q", "chain.onnx", "-o", "chain.c"), folder)
