@@ -29,7 +29,13 @@ def make_run(name: str, folder: Path) -> str:
     """What `make run` prints in a copy of the example, made in `folder`."""
     copy = folder / name
     shutil.copytree(EXAMPLES / name, copy, ignore=shutil.ignore_patterns("build", "__pycache__"))
-    command = ["make", "run", f"PYTHON={sys.executable}", f"ONNXC={sys.executable} -m onnxc"]
+    command = [
+        "make",
+        "--no-print-directory",
+        "run",
+        f"PYTHON={sys.executable}",
+        f"ONNXC={sys.executable} -m onnxc",
+    ]
     result = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
