@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.command_line import EQUAL, save
 from tests.models import STRICT
 
 ROOT = Path(__file__).parents[1]
@@ -70,3 +71,9 @@ def library_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def strict_c(monkeypatch: pytest.MonkeyPatch) -> None:
     """Libraries are built with the strict list of warnings, as errors."""
     monkeypatch.setenv("ONNXC_CFLAGS", " ".join(STRICT))
+
+
+@pytest.fixture
+def equal(tmp_path: Path) -> Path:
+    """A model of one Equal, as a file."""
+    return save(EQUAL, tmp_path / "equal.onnx")

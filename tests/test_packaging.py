@@ -110,5 +110,5 @@ def test_the_command_line_tests_pass_from_the_wheel(
     command: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONNXC", str(command))
-    tests = ["-q", "-p", "no:cacheprovider", "tests/test_cli.py"]
+    tests = ["-q", "-p", "no:cacheprovider", "tests/test_cli.py", "tests/test_cli_files.py"]
     run([sys.executable, "-m", "pytest", *tests], ROOT)
