@@ -73,7 +73,9 @@ typedef union broadcast_workspace {
 } BROADCAST_ALIGNED broadcast_workspace;
 #endif
 
-/* Runs the model once; re-entrant. workspace may be NULL. */
+/* Runs the model once; re-entrant. Outputs must not overlap inputs or each other.
+ * The workspace may be NULL.
+ */
 onnxc_status broadcast_run(const float A[15], const float B[4], uint8_t C[60],
         broadcast_workspace *workspace);
 

@@ -104,7 +104,9 @@ typedef union constants_workspace {
 } CONSTANTS_ALIGNED constants_workspace;
 #endif
 
-/* Runs the model once; re-entrant. workspace may be NULL. */
+/* Runs the model once; re-entrant. Outputs must not overlap inputs or each other.
+ * The workspace may be NULL.
+ */
 onnxc_status constants_run(const float x_one[1], const float x_values[4], const float x_bits[4],
         const float x_image[20], uint8_t y_one[1], uint8_t y_values[4], uint8_t y_bits[4],
         uint8_t y_image[20], constants_workspace *workspace);

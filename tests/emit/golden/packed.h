@@ -73,7 +73,9 @@ typedef union packed_workspace {
 } PACKED_ALIGNED packed_workspace;
 #endif
 
-/* Runs the model once; re-entrant. workspace may be NULL. */
+/* Runs the model once; re-entrant. Outputs must not overlap inputs or each other.
+ * The workspace may be NULL.
+ */
 onnxc_status packed_run(const uint8_t x[4], uint8_t copy[4], uint8_t known[4],
         packed_workspace *workspace);
 

@@ -81,7 +81,9 @@ typedef union strings_workspace {
 } STRINGS_ALIGNED strings_workspace;
 #endif
 
-/* Runs the model once; re-entrant. workspace may be NULL. */
+/* Runs the model once; re-entrant. Outputs must not overlap inputs or each other.
+ * The workspace may be NULL.
+ */
 onnxc_status strings_run(const onnxc_string x[2], uint8_t same[6], onnxc_string words[3],
         strings_workspace *workspace);
 

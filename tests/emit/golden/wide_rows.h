@@ -79,7 +79,9 @@ typedef union wide_rows_workspace {
 } WIDE_ROWS_ALIGNED wide_rows_workspace;
 #endif
 
-/* Runs the model once; re-entrant. */
+/* Runs the model once; re-entrant. Outputs must not overlap inputs or each other.
+ * The workspace is memory for this call only.
+ */
 onnxc_status wide_rows_run(const float x[3000], const float row[3], const uint8_t flag[1],
         uint8_t y[3000], wide_rows_workspace *workspace);
 
