@@ -131,6 +131,7 @@ class _Lowering:
     def _realize(self, value: ir.Value, buffer: Buffer) -> None:
         self._store(buffer, self.tensors[value], self._computed_by(value))
         self.realized.add(value)
+        self.aliases.pop(value, None)
         if not buffer.packed:
             self.tensors[value] = of_buffer(buffer)
 
@@ -173,14 +174,11 @@ class _Lowering:
     def _notes(self) -> tuple[tuple[Origin, str], ...]:
         """What became of the nodes that no kernel names."""
         named = {origin for step in self.steps for origin in step.origins}
-        notes = []
-        for node in self.graph:
-            origin = self._origin(node)
-            if _is_constant(node):
-                if origin not in named:
-                    notes.append((origin, "computed at compile time"))
-            elif origin not in named:
-                notes.append((origin, "needs no code"))
+        notes = [
+            (origin, "computed at compile time" if _is_constant(node) else "needs no code")
+            for node in self.graph
+            if (origin := self._origin(node)) not in named
+        ]
         unused: list[ir.Node] = self.graph.meta["unused"]
         return tuple(notes + [(_origin_of(node), "no output needs it") for node in unused])
 
