@@ -45,7 +45,8 @@ class Malformed:
     says: tuple[str, ...]
 
 
-def _text(name: str, text: str, *says: str) -> Malformed:
+def written(name: str, text: str, *says: str) -> Malformed:
+    """A model by its text form, and what onnxc says of it."""
     return Malformed(name, lambda: parse(text), says)
 
 
@@ -121,13 +122,13 @@ HEADERS = (
         lambda model: _opset(model, ai_onnx=0),
         "model: opset 0 of 'ai.onnx' does not exist",
     ),
-    _text(
+    written(
         "two opsets of one domain",
         '<ir_version: 10, opset_import: ["": 21, "ai.onnx": 20]>'
         "g (float x) => (float y) { y = Identity(x) }",
         "model: imports domain 'ai.onnx' as 21 and as 20; '' and 'ai.onnx' are one domain",
     ),
-    _text(
+    written(
         "a domain without an opset, told once",
         "g (float x) => (float y) { a = other.Foo(x) b = other.Foo(a) y = Identity(b) }",
         "node #0 (other.Foo): the model has no opset import for the domain 'other'",
@@ -140,32 +141,32 @@ NAMES = (
         lambda model: model.graph.node[0].ClearField("op_type"),
         "node 'n' (no operator): has no operator (op_type)",
     ),
-    _text(
+    written(
         "an undefined input, twice",
         "g (float x) => (float y) { a = Identity(p) y = Equal(a, q) }",
         "node #0 (Identity-21): input 'p' is not defined; "
         "no input, initializer or node has that name",
         "node #1 (Equal-19): input 'q' is not defined; no input, initializer or node has that name",
     ),
-    _text(
+    written(
         "unsorted",
         "g (float x) => (float y) { [late] y = Identity(a) [early] a = Identity(x) }",
         "node 'late' (Identity-21): input 'a' is only made later, by node 'early' (Identity-21); "
         "sort the nodes topologically",
     ),
-    _text(
+    written(
         "a cycle",
         "g (float x) => (float y) { [n] a = Equal(x, b) [m] b = Identity(a) y = Identity(b) }",
         "node 'n' (Equal-19): input 'b' comes from node 'm' (Identity-21), "
         "which depends on this node itself: the graph has a cycle",
     ),
-    _text(
+    written(
         "a node that reads its own output",
         "g (float x) => (float y) { [n] y = Add(x, y) }",
         "node 'n' (Add-14): input 'y' is its own output: the graph has a cycle",
         "node 'n' (Add-14): the operator is not supported yet; see `onnxc ops`",
     ),
-    _text(
+    written(
         "a cycle through a subgraph",
         "g (bool c) => (float y) { [n] a = If(c)"
         " <then_branch = t () => (float u) { u = Identity(b) },"
@@ -175,23 +176,23 @@ NAMES = (
         "node 'm' (Identity-21), which depends on this node itself: the graph has a cycle",
         "node 'n' (If-21): the operator is not supported yet; see `onnxc ops`",
     ),
-    _text(
+    written(
         "one name made twice",
         "g (float x) => (float y) { [n] y = Identity(x) [m] y = Identity(x) }",
         "node 'm' (Identity-21): output 'y': the name is already made by node 'n' (Identity-21); "
         "rename one",
     ),
-    _text(
+    written(
         "an output named as an input",
         "g (float x) => (float x) { [n] x = Identity(x) }",
         "node 'n' (Identity-21): output 'x': the name is already an input; rename one",
     ),
-    _text(
+    written(
         "an output named as an initializer",
         "g () => (float w) <float w = {1}> { [n] w = Identity(w) }",
         "node 'n' (Identity-21): output 'w': the name is already an initializer; rename one",
     ),
-    _text(
+    written(
         "an input twice",
         "g (float x, float x) => (float y) { y = Identity(x) }",
         "input 'x': the name is already an input; rename one",
@@ -210,7 +211,7 @@ NAMES = (
         ),
         "initializer #0: has no name",
     ),
-    _text(
+    written(
         "an output that nothing makes",
         "g (float x) => (float y, float z) { y = Identity(x) }",
         "output 'z': is made by no node",
@@ -227,7 +228,7 @@ NAMES = (
         ),
         "input: has no name",
     ),
-    _text(
+    written(
         "a subgraph that hides a name, and one that returns a value from outside",
         "g (bool c, float x) => (float y) { [n] y = If(c)"
         " <then_branch = t () => (float x) { x = Constant<value_float = 1.0>() },"
@@ -241,17 +242,17 @@ NAMES = (
 )
 
 DECLARATIONS = (
-    _text(
+    written(
         "an output that is an input of another shape",
         "g (float[2] x) => (float[3] x) {}",
         "value 'x': is declared with shapes [2] and [3]",
     ),
-    _text(
+    written(
         "an output that is an input of another type",
         "g (float[2] x) => (double[2] x) {}",
         "value 'x': is declared as float and as double",
     ),
-    _text(
+    written(
         "an output that is an initializer of another shape",
         "g () => (float[3] w) <float[2] w = {1, 2}> {}",
         "initializer 'w': is declared with shape [3] but has [2]",
@@ -287,7 +288,7 @@ DECLARATIONS = (
         lambda model: _set_dim(model, 2**40, 0, 2**40),
         "input 'x': dimensions [1099511627776,0,1099511627776] overflow: more than 2^63 - 1 bytes",
     ),
-    _text(
+    written(
         "an initializer that contradicts its input",
         "g (float[3] w, int64[2] v) => (float[2] y)"
         " <float[2] w = {1, 2}, float[2] v = {1, 2}> { y = Identity(w) }",
@@ -479,73 +480,4 @@ ATTRIBUTES = (
     ),
 )
 
-_LOCAL = '<ir_version: 10, opset_import: ["": 21, "f": 1]> g (float x) => (float y)'
-_BODY = '<domain: "f", opset_import: ["": 21, "f": 1]>'
-
-
-def _laughs(depth: int, calls: int) -> str:
-    """Functions that each call the one before several times."""
-    text = f"{_LOCAL} {{ y = f.F{depth}(x) }} {_BODY} F0 (x) => (y) {{ y = Identity(x) }}"
-    for level in range(1, depth + 1):
-        chain = " ".join(f"t{n + 1} = f.F{level - 1}(t{n})" for n in range(calls))
-        text += f" {_BODY} F{level} (t0) => (t{calls}) {{ {chain} }}"
-    return text
-
-
-FUNCTIONS = (
-    _text(
-        "recursion",
-        f"{_LOCAL} {{ y = f.F(x) }} {_BODY} F (x) => (y) {{ y = f.G(x) }}"
-        f" {_BODY} G (x) => (y) {{ y = f.F(x) }}",
-        "function 'F': calls itself ('F' -> 'G' -> 'F'); ONNX functions cannot be recursive",
-    ),
-    _text(
-        "a billion laughs",
-        _laughs(depth=30, calls=10),
-        "model: function calls expand to more than 10^15 nodes; the limit is 1,000,000; "
-        "export without functions",
-    ),
-    _text(
-        "calls too deep",
-        _laughs(depth=120, calls=1),
-        "model: function calls nest 121 deep; the limit is 100",
-    ),
-    _text(
-        "a call that does not fit",
-        f"{_LOCAL} {{ [c] y, z = f.F<a = 1, b = 2>(x, x) }}"
-        f' <domain: "f", opset_import: ["": 21]> F <b> (x) => (y)'
-        f" {{ y = LeakyRelu<alpha: float = @b>(x) }}",
-        "node 'c' (f.F-1): has 2 inputs, but the function 'F' has 1",
-        "node 'c' (f.F-1): has 2 outputs, but the function 'F' has 1",
-        "node 'c' (f.F-1): attribute 'a' is not one of the function 'F'",
-        "node 'c' (f.F-1): attribute 'b' is INT; the function 'F' uses it as FLOAT",
-    ),
-    _text(
-        "a body with problems",
-        f"{_LOCAL} {{ y = f.F(x) }} {_BODY} F (x) => (y, z)"
-        " { a = Identity(b) y = LeakyRelu<alpha: float = @c>(a) }",
-        "function 'F' node #0 (Identity-21): input 'b' is not defined; "
-        "no input, initializer or node has that name",
-        "function 'F' node #1 (LeakyRelu-16): attribute 'alpha' refers to 'c', "
-        "which the function does not declare",
-        "function 'F' output 'z': is made by no node",
-    ),
-    _text(
-        "a function twice",
-        f"{_LOCAL} {{ y = Identity(x) }} {_BODY} F (x) => (y) {{ y = Identity(x) }}"
-        f" {_BODY} F (x) => (y) {{ y = Identity(x) }}",
-        "function 'F': is defined twice; use an overload",
-    ),
-    _text(
-        "an overload that does not exist",
-        f"{_LOCAL} {{ y = f.F:other(x) }} {_BODY} F (x) => (y) {{ y = Identity(x) }}",
-        "node #0 (f.F-1): the model has no function with the overload 'other'",
-    ),
-    _text(
-        "an output that is an input left out",
-        f"{_LOCAL} {{ [c] y = f.F() }} {_BODY} F (a) => (a) {{ }}",
-        "node 'c': its output 'y' is the input 'a' of the function, which is left out",
-    ),
-)
-
-ALL = (*HEADERS, *NAMES, *DECLARATIONS, *TENSORS, *SPARSE, *ATTRIBUTES, *FUNCTIONS)
+GRAPHS = (*HEADERS, *NAMES, *DECLARATIONS, *TENSORS, *SPARSE, *ATTRIBUTES)

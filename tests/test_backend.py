@@ -70,11 +70,6 @@ def runner_tests(runner_cases: list[TestCase]) -> dict[str, unittest.TestCase]:
     return {name: case(name) for name in vars(case) if name.endswith("_cpu")}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ONNXC_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def test_the_lists_are_complete(runner_tests: dict[str, unittest.TestCase]) -> None:
     assert runner_tests.keys() == {*TESTS, *REFUSED}
 

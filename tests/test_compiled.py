@@ -21,6 +21,7 @@ from onnxc.compiled import CompiledModel
 from onnxc.dtypes import BY_NAME, ELEMENT_TYPES, ElementType, numpy_dtype
 from onnxc.errors import ModelError, RunError, ToolError, UsageError
 from onnxc.packing import pack_elements, unpack_elements
+from tests.models import any_bits
 
 STRING = BY_NAME["string"]
 FLOAT = BY_NAME["float"]
@@ -45,19 +46,9 @@ def run_identity(dtype: ElementType, value: Any) -> NDArray[Any]:
     return onnxc.compile(identity(dtype, *value.shape)).run({"x": value})["y"]
 
 
-def any_bits(dtype: ElementType, count: int) -> NDArray[Any]:
-    generator = np.random.default_rng(dtype.code)
-    data = np.frombuffer(generator.bytes(dtype.packed_bytes(count)), np.uint8)
-    if dtype.packed:
-        return unpack_elements(data, count, dtype)
-    if dtype.kind == "bool":
-        return (data & 1).view(np.bool_)
-    return data.view(numpy_dtype(dtype))
-
-
 @pytest.mark.parametrize("dtype", NUMERIC, ids=str)
 def test_every_type_keeps_every_bit(dtype: ElementType) -> None:
-    value = any_bits(dtype, 21).reshape(3, 7)
+    value = any_bits(dtype, 3, 7)
     result = run_identity(dtype, value)
     assert result.dtype == numpy_dtype(dtype)
     assert result.shape == (3, 7)

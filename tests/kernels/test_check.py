@@ -42,11 +42,11 @@ from tests.kernels.programs import (
 
 X, Y = buffer("x", "input", FLOAT, 4), buffer("y", "output", FLOAT, 4)
 FLAG, COUNT = buffer("flag", "input", BOOL), buffer("count", "input", INT64)
-I, J, TWO = Axis(4), Axis(4), Axis(2)  # noqa: E741  (as the C names its loops)
+ROW, COLUMN, TWO = Axis(4), Axis(4), Axis(2)
 A, B = (buffer(name, "workspace", FLOAT, 4) for name in "ab")
 PACKED = buffer("p", "output", BY_NAME["int4"], 4)
 W = constant(np.zeros(4, np.float32), FLOAT)
-X_I = load(X, [along(I)])
+X_I = load(X, [along(ROW)])
 
 
 def program(*steps: Loops | Branch | Repeat, out: Buffer = Y) -> Program:
@@ -67,26 +67,32 @@ def nibbles(count: int) -> Expr:
 
 
 BROKEN: list[tuple[str, Program]] = [
-    ("an axis that nothing loops over", program(over(Y, load(X, [along(J)]), I))),
-    ("an axis that nothing loops over", program(Loops(Y, (along(J),), (I,), X_I))),
-    ("an axis loops twice", program(Loops(Y, (along(I),), (I, I), X_I))),
-    ("bound already", program(over(Y, fold((I,), X_I), I))),
-    ("bound already", program(over(Y, fold((J,), fold((J,), load(X, [along(J)]))), I))),
-    ("an index of 1 to 4 into 4", program(over(Y, load(X, [along(I) + 1]), I))),
-    ("an index of -3 to 0 into 4", program(over(Y, load(X, [along(I) * -1]), I))),
-    ("an index of 0 to 6 into 4", program(Loops(Y, (along(I) * 2,), (I,), X_I))),
-    ("not in normal form", program(over(Y, load(X, [Index(0, ((TWO, 1), (I, 0)))]), I))),
-    ("2 indices for 'x' of rank 1", program(over(Y, load(X, [along(I), Index()]), I))),
-    ("an index that is no integer", program(over(Y, load(X, [Index(0, (), ((X_I, 1),))]), I))),
-    ("depends on data", program(Loops(Y, (Index(0, (), ((at(along(I)), 1),)),), (I,), X_I))),
-    ("stores int64 into float", program(over(Y, at(along(I)), I))),
-    ("Checked of float by int64", program(over(Y, Checked(FLOAT, X_I, at(Index()), Status(2)), I))),
-    ("a Fold of bool by sum", program(over(Y, fold((J,), const(1, BOOL)), I))),
-    ("a Fold of float by mean", program(over(Y, fold((J,), X_I, "mean"), I))),
-    ("equal of different types", program(over(Y, compare("equal", X_I, const(1, INT64)), I))),
-    ("stores no packed int4", program(over(PACKED, const(0, BY_NAME["int4"]), I), out=PACKED)),
+    ("an axis that nothing loops over", program(over(Y, load(X, [along(COLUMN)]), ROW))),
+    ("an axis that nothing loops over", program(Loops(Y, (along(COLUMN),), (ROW,), X_I))),
+    ("an axis loops twice", program(Loops(Y, (along(ROW),), (ROW, ROW), X_I))),
+    ("bound already", program(over(Y, fold((ROW,), X_I), ROW))),
+    (
+        "bound already",
+        program(over(Y, fold((COLUMN,), fold((COLUMN,), load(X, [along(COLUMN)]))), ROW)),
+    ),
+    ("an index of 1 to 4 into 4", program(over(Y, load(X, [along(ROW) + 1]), ROW))),
+    ("an index of -3 to 0 into 4", program(over(Y, load(X, [along(ROW) * -1]), ROW))),
+    ("an index of 0 to 6 into 4", program(Loops(Y, (along(ROW) * 2,), (ROW,), X_I))),
+    ("not in normal form", program(over(Y, load(X, [Index(0, ((TWO, 1), (ROW, 0)))]), ROW))),
+    ("2 indices for 'x' of rank 1", program(over(Y, load(X, [along(ROW), Index()]), ROW))),
+    ("an index that is no integer", program(over(Y, load(X, [Index(0, (), ((X_I, 1),))]), ROW))),
+    ("depends on data", program(Loops(Y, (Index(0, (), ((at(along(ROW)), 1),)),), (ROW,), X_I))),
+    ("stores int64 into float", program(over(Y, at(along(ROW)), ROW))),
+    (
+        "Checked of float by int64",
+        program(over(Y, Checked(FLOAT, X_I, at(Index()), Status(2)), ROW)),
+    ),
+    ("a Fold of bool by sum", program(over(Y, fold((COLUMN,), const(1, BOOL)), ROW))),
+    ("a Fold of float by mean", program(over(Y, fold((COLUMN,), X_I, "mean"), ROW))),
+    ("equal of different types", program(over(Y, compare("equal", X_I, const(1, INT64)), ROW))),
+    ("stores no packed int4", program(over(PACKED, const(0, BY_NAME["int4"]), ROW), out=PACKED)),
     ("stores no packed int4", program(Loops(PACKED, (along(TWO),), (TWO,), nibbles(4)))),
-    ("an index of 0 to 3 into 2", program(Loops(PACKED, (along(I),), (I,), nibbles(2)))),
+    ("an index of 0 to 3 into 2", program(Loops(PACKED, (along(ROW),), (ROW,), nibbles(2)))),
     ("writes 'x', which is of kind input", program(copy(X, X), copy(Y, X))),
     ("of kind constant", program(copy(W, X), copy(Y, X))),
     ("reads 'a' before it is written", program(copy(Y, A))),
@@ -116,7 +122,7 @@ def test_nothing_is_read_where_a_loop_is_empty() -> None:
     none = Axis(0)
     empty = buffer("e", "input", FLOAT, 0)
     value = Fold(FLOAT, "sum", (none,), load(empty, [along(none)]))
-    check_program(Program((empty,), (Y,), (over(Y, value, I),)))
+    check_program(Program((empty,), (Y,), (over(Y, value, ROW),)))
 
 
 def turned(out: Buffer, source: Buffer) -> Loops:

@@ -30,11 +30,6 @@ from onnxc.verify.oracle import ORACLES, OnnxRuntime, ReferenceEvaluator, Refuse
 IR_VERSION = 10  # so that an older onnxruntime takes part
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ONNXC_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def node_model(
     operator: str, dtype: ElementType, result: ElementType, *shapes: list[Any], opset: int = 21
 ) -> onnx.ModelProto:

@@ -13,12 +13,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from onnxc.dtypes import BY_CODE, ElementType
-from onnxc.protobuf.tensors import dims_faults, tensor_faults
+from onnxc.protobuf.tensors import Fault, dims_faults, tensor_faults
 
 MAX_DENSE_BYTES: Final = 256 << 20
 """What the dense forms of one model's sparse constants may take together."""
-
-Fault = tuple[str, str]
 
 
 class Densifier:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, MutableSequence, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -122,7 +122,7 @@ class Inspector:
                 self._tell(f"{place.inside}value {quoted(name)}", contradictions(infos))
         for info in graph.input:
             self._define(info.name, _INPUT, f"{place.inside}input", level, outer)
-        self._check_initializers(graph, level, outer)
+        self._check_initializers(graph, declared, level, outer)
         self._check_nodes(level, outer)
         self._check_outputs([info.name for info in graph.output], level, outer)
 
@@ -137,16 +137,17 @@ class Inspector:
         level.defined.setdefault(name, kind)
 
     def _check_initializers(
-        self, graph: onnx.GraphProto, level: _Level, outer: list[_Level]
+        self,
+        graph: onnx.GraphProto,
+        declared: Mapping[str, Sequence[onnx.ValueInfoProto]],
+        level: _Level,
+        outer: list[_Level],
     ) -> None:
         """Checks the initializers against their data and declarations; sparse ones become dense."""
         checked = [(t, list(tensor_faults(t, self._densifier.folder))) for t in graph.initializer]
         for sparse in graph.sparse_initializer:
             faults: list[Fault] = []
             checked.append((self._densifier.dense(sparse, faults), faults))
-        declared: dict[str, list[onnx.ValueInfoProto]] = {}
-        for info in (*graph.input, *graph.output, *graph.value_info):
-            declared.setdefault(info.name, []).append(info)
         what = f"{level.place.inside}initializer"
         for position, (tensor, faults) in enumerate(checked):
             where = f"{what} {quoted(tensor.name) if tensor.name else f'#{position}'}"
