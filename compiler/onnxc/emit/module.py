@@ -67,7 +67,11 @@ class RepeatView:
 
 @dataclass(frozen=True)
 class Module:
-    """The text of a model: `head` and `constants` make the .c."""
+    """The text of a model.
+
+    body    the kernels and the run functions, the part of the .c that people read
+    values  what else model.c.j2 asks for; the constants follow it, piece by piece
+    """
 
     name: str
     header: str
@@ -88,10 +92,8 @@ class Module:
             )
         )
         for item in self.constants:
-            start, attribute = (
-                f"static const {item.reference}",
-                f"{self.name.upper()}_CONST_ATTR = ",
-            )
+            start = f"static const {item.reference}"
+            attribute = f"{self.name.upper()}_CONST_ATTR = "
             gap = " " if len(start) + len(attribute) < WIDTH else "\n    "
             stream.write(f"\n{start}{gap}{attribute}")
             for chunk in item.chunks():
