@@ -12,24 +12,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from onnxc.dtypes import BOOL, INT64, UINT8
-from onnxc.kernel import (
+from onnxc.expression import (
     Apply,
     At,
     Axis,
-    Branch,
     Buffer,
     Checked,
     Expr,
     Fold,
+    Guard,
     Index,
     Load,
-    Loops,
-    Program,
-    Repeat,
-    Step,
     affine,
-    walk,
+    static,
 )
+from onnxc.kernel import Branch, Loops, Program, Repeat, Routine, Step
+from onnxc.operations import OPERATIONS
+from onnxc.traversal import walk
 
 OFFSET_ALIGNMENT: Final = 64
 """Bytes; what emitted code may rely on for every workspace buffer."""
@@ -49,7 +48,7 @@ class Peak:
 
 def check_program(program: Program) -> None:
     """Raises InvalidProgramError unless every step is well formed and reads what is written."""
-    interface = {*program.inputs, *program.outputs}
+    interface = {*program.inputs, *program.written}
     faults = [*_interface_faults(program), *_Steps(interface).faults(program, Counter(), "")]
     if faults:
         raise InvalidProgramError("\n".join(faults))
@@ -65,10 +64,15 @@ def check_plan(program: Program) -> Peak:
 
 
 def _interface_faults(program: Program) -> Iterator[str]:
-    for kind, buffers in (("input", program.inputs), ("output", program.outputs)):
+    for kind, buffers in (("input", program.inputs), ("output", program.written)):
         for buffer in buffers:
             if buffer.kind != kind:
                 yield f"{kind}s: {_name(buffer)} is of kind {buffer.kind}"
+    for buffer, shape in program.actual.items():
+        if buffer not in program.outputs:
+            yield f"{_name(buffer)} has an actual shape but is no output"
+        if (shape.dtype, shape.shape) != (INT64, (len(buffer.shape),)):
+            yield f"the actual shape of {_name(buffer)} is {shape.dtype}{list(shape.shape)}"
 
 
 def _name(buffer: Buffer) -> str:
@@ -78,6 +82,11 @@ def _name(buffer: Buffer) -> str:
 def _stored(buffer: Buffer) -> int:
     """How many stores fill the buffer: its elements, or the bytes where it is packed."""
     return buffer.bytes if buffer.packed else buffer.elements
+
+
+def _filled(loops: Loops) -> int:
+    """How many elements it stores, for certain; of a partial kernel nothing is."""
+    return 0 if loops.partial else _points(loops.axes)
 
 
 def _points(axes: Iterable[Axis]) -> int:
@@ -99,11 +108,13 @@ class _Steps:
             match step:
                 case Loops():
                     yield from self._loops(step, stores, where)
+                case Routine():
+                    yield from self._routine(step, stores, where)
                 case Branch():
                     yield from self._branch(step, stores, where)
                 case Repeat():
                     yield from self._repeat(step, stores, where)
-        for buffer in program.outputs:
+        for buffer in program.written:
             if stores[buffer] < _stored(buffer):
                 yield f"{path}end: output {_name(buffer)} is not written"
 
@@ -112,7 +123,17 @@ class _Steps:
         if _points(loops.axes):
             yield from self._unread(loops.reads(), stores, where)
         yield from self._written(loops.out, where)
-        stores[loops.out] += _points(loops.axes)
+        stores[loops.out] += _filled(loops)
+
+    def _routine(self, routine: Routine, stores: Counter[Buffer], where: str) -> Iterator[str]:
+        yield from self._unread(routine.inputs, stores, where)
+        for buffer in routine.writes():
+            yield from self._written(buffer, where)
+            stores[buffer] += _stored(buffer)
+            if buffer in routine.inputs or routine.writes().count(buffer) > 1:
+                yield f"{where}: {_name(buffer)} is used twice"
+        if any(buffer.packed for buffer in (*routine.inputs, *routine.writes())):
+            yield f"{where}: a routine takes no packed buffer"
 
     def _branch(self, branch: Branch, stores: Counter[Buffer], where: str) -> Iterator[str]:
         yield from _scalar_faults(branch.condition, "condition", where)
@@ -172,48 +193,69 @@ def _loops_faults(loops: Loops) -> Iterator[str]:
     yield from _store_faults(loops)
     if len(set(loops.axes)) != len(loops.axes):
         yield "an axis loops twice"
-    pending: list[tuple[Expr, tuple[Axis, ...]]] = [(loops.value, loops.axes)]
-    seen: set[tuple[Expr, tuple[Axis, ...]]] = set()
-    while pending:
-        root, axes = pending.pop()
-        for node in walk(root, folds=False):
-            yield from _node_faults(node, axes)
-            if isinstance(node, Fold) and (node, axes) not in seen:
-                seen.add((node, axes))
-                if set(node.axes) & set(axes) or len(set(node.axes)) != len(node.axes):
-                    yield "a Fold binds an axis that is bound already"
-                pending.append((node.value, (*axes, *node.axes)))
+    scopes = [_Scope(root, loops.axes) for root in loops.roots()]
+    seen: set[tuple[Expr, tuple[Axis, ...], bool]] = set()
+    while scopes:
+        scope = scopes.pop()
+        for node in walk(scope.root, inner=False):
+            yield from _node_faults(node, scope)
+            if not isinstance(node, Fold | Guard) or (node, scope.axes, scope.guarded) in seen:
+                continue
+            seen.add((node, scope.axes, scope.guarded))
+            axes = node.axes if isinstance(node, Fold) else ()
+            if set(axes) & set(scope.axes) or len(set(axes)) != len(axes):
+                yield "a Fold binds an axis that is bound already"
+            bounds = node.bounds if isinstance(node, Guard) else ()
+            inner = (*scope.bounds, *bounds)
+            scopes.append(_Scope(node.value, (*scope.axes, *axes), inner))
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """Where an expression is computed: in which loops, and under which Guards' bounds."""
+
+    root: Expr
+    axes: tuple[Axis, ...]
+    bounds: tuple[tuple[Index, int], ...] = ()
+
+    @property
+    def guarded(self) -> bool:
+        return bool(self.bounds)
 
 
 def _store_faults(loops: Loops) -> Iterator[str]:
     out, value = loops.out, loops.value
-    if any(index.dynamic for index in loops.where):
-        yield "the place of the result depends on data"
     if not out.packed:
         if value.dtype is not out.dtype:
             yield f"stores {value.dtype} into {out.dtype}"
-        yield from _place_faults(out, loops.where, loops.axes, out.elements)
+        yield from _place_faults(out, loops.where, _Scope(value, loops.axes), out.elements)
         return
+    if loops.partial:
+        yield "stores part of a packed buffer"
     packs = isinstance(value, Apply) and value.operation == "pack" and value.dtype is UINT8
     if not packs or [arg.dtype for arg in value.operands()] != [out.dtype] * out.dtype.per_byte:
         yield f"stores no packed {out.dtype}"
     if len(loops.where) != 1:
         yield "a packed buffer is stored by one index, that of the byte"
     else:
-        yield from _index_faults(loops.where[0], loops.axes, out.bytes)
+        yield from _index_faults(loops.where[0], _Scope(value, loops.axes), out.bytes)
 
 
-def _node_faults(node: Expr, axes: tuple[Axis, ...]) -> Iterator[str]:
+def _node_faults(node: Expr, scope: _Scope) -> Iterator[str]:
     match node:
         case At(_, index):
-            yield from _index_faults(index, axes, None)
+            yield from _index_faults(index, scope, None)
         case Load(dtype, buffer, indices):
             if dtype is not buffer.dtype:
                 yield f"loads {dtype} from {_name(buffer)} of {buffer.dtype}"
-            yield from _place_faults(buffer, indices, axes, buffer.elements)
-        case Apply(_, operation, args):
-            if operation in ("equal", "pack") and len({arg.dtype for arg in args}) != 1:
-                yield f"{operation} of different types"
+            yield from _place_faults(buffer, indices, scope, buffer.elements)
+        case Apply():
+            yield from _operation_faults(node)
+        case Guard(dtype, bounds, value, otherwise):
+            if value.dtype is not dtype or otherwise.dtype is not dtype:
+                yield f"a Guard of {value.dtype}, else {otherwise.dtype}"
+            for index, _ in bounds:
+                yield from _index_faults(index, scope, None)
         case Fold(dtype, operation, _, value):
             known = operation in ("sum", "prod", "max", "min") and dtype is value.dtype
             if not known or dtype.kind not in ("float", "signed", "unsigned") or dtype.packed:
@@ -223,31 +265,68 @@ def _node_faults(node: Expr, axes: tuple[Axis, ...]) -> Iterator[str]:
                 yield f"Checked of {value.dtype} by {condition.dtype}"
 
 
+def _operation_faults(node: Apply) -> Iterator[str]:
+    """Unknown, of the wrong kinds, or of operands that must be of one type but are not."""
+    operation = OPERATIONS.get(node.operation)
+    if operation is None:
+        yield f"no operation {node.operation}"
+        return
+    mixed = {"where": 1, "power": 1}  # the first operand may be of another type
+    args = node.args[mixed.get(node.operation, 0) :]
+    if len({arg.dtype for arg in args}) != 1:
+        yield f"{node.operation} of different types"
+    if any(arg.dtype.kind not in operation.kinds for arg in args):
+        yield f"{node.operation} of {args[0].dtype}"
+    wanted = {"bool": BOOL, "same": args[-1].dtype}.get(operation.result or "", node.dtype)
+    if node.dtype is not wanted:
+        yield f"{node.operation} to {node.dtype}"
+
+
 def _place_faults(
-    buffer: Buffer, indices: tuple[Index, ...], axes: tuple[Axis, ...], elements: int
+    buffer: Buffer, indices: tuple[Index, ...], scope: _Scope, elements: int
 ) -> Iterator[str]:
     """One index a dimension, each within it, or one flat index within the buffer."""
     if len(indices) == len(buffer.shape):
         for index, extent in zip(indices, buffer.shape, strict=True):
-            yield from _index_faults(index, axes, extent)
+            yield from _index_faults(index, scope, extent)
     elif len(indices) == 1:
-        yield from _index_faults(indices[0], axes, elements)
+        yield from _index_faults(indices[0], scope, elements)
     else:
         yield f"{len(indices)} indices for {_name(buffer)} of rank {len(buffer.shape)}"
 
 
-def _index_faults(index: Index, axes: tuple[Axis, ...], extent: int | None) -> Iterator[str]:
-    if any(axis not in axes for axis, _ in index.terms):
+def _index_faults(index: Index, scope: _Scope, extent: int | None) -> Iterator[str]:
+    """Out of range, unless a Guard keeps it in; where it guards a flat index is not told."""
+    if any(axis not in scope.axes for axis, _ in index.terms):
         yield "an index uses an axis that nothing loops over"
     if index != affine(index.const, index.terms, index.dynamic):
         yield "an index is not in normal form"
     if any(expr.dtype.kind not in ("signed", "unsigned", "bool") for expr, _ in index.dynamic):
         yield "an index that is no integer"
     span = index.span()
-    if extent is None or span is None or not _points(axes):
+    if extent is None or span is None or not _points(scope.axes):
+        return
+    guarded = (index, extent) in scope.bounds or (scope.guarded and len(index.terms) != 1)
+    if guarded:
+        return
+    if scope.guarded and (span := _guarded_span(index, scope)) is None:
         return
     if span[0] < 0 or span[1] >= extent:
         yield f"an index of {span[0]} to {span[1]} into {extent} elements"
+
+
+def _guarded_span(index: Index, scope: _Scope) -> tuple[int, int] | None:
+    """The span of an index of one axis where the Guards hold; None where they never do."""
+    ((axis, stride),) = index.terms
+    least, most = 0, static(axis.extent) - 1
+    for bound, extent in scope.bounds:
+        if len(bound.terms) == 1 and bound.terms[0][0] is axis and not bound.dynamic:
+            step, before, after = static(bound.terms[0][1]), bound.const, extent - 1 - bound.const
+            if step < 0:
+                step, before, after = -step, after, before
+            least, most = max(least, -(before // step)), min(most, after // step)
+    ends = sorted(index.const + static(stride) * n for n in (least, most))
+    return (ends[0], ends[1]) if least <= most else None
 
 
 # The plan. `Live` maps each buffer that a later step reads to how many of the stores that fill it
@@ -271,8 +350,9 @@ class _Plan:
             number = self.numbers[step] = len(self.numbers)
             start = number if cycle is None else cycle
             match step:
-                case Loops():
-                    self.first_store.setdefault(step.out, start)
+                case Loops() | Routine():
+                    for buffer in step.writes():
+                        self.first_store.setdefault(buffer, start)
                 case Branch():
                     self._number(step.then, cycle)
                     self._number(step.otherwise, cycle)
@@ -304,7 +384,9 @@ class _Plan:
         for step in reversed(program.steps):
             match step:
                 case Loops():
-                    self._store(step, step.out, step.reads(), _points(step.axes), live, report)
+                    self._store(step, step.out, step.reads(), _filled(step), live, report)
+                case Routine():
+                    self._routine(step, live, report)
                 case Branch():
                     then = self._before(step.then, dict(live), report)
                     live = _either(then, self._before(step.otherwise, dict(live), report))
@@ -330,6 +412,16 @@ class _Plan:
                 return head
             head = grown
 
+    def _routine(self, step: Routine, live: _Live, report: Callable[[str], None]) -> None:
+        """It reads to the end what it reads, and writes all along."""
+        for out in step.writes():
+            others = [buffer for buffer in step.writes() if buffer is not out]
+            live.update({other: _stored(other) for other in others if other.kind == "workspace"})
+            self._store(step, out, step.inputs, _stored(out), live, report)
+        for out in step.writes():
+            live.pop(out, None)
+        _read(live, [buffer for buffer in step.inputs if buffer.kind == "workspace"])
+
     def _store(
         self,
         step: Step,
@@ -347,7 +439,8 @@ class _Plan:
         same = [b for b in reads if isinstance(step, Loops) and _element_by_element(step, b)]
         lost = [b for b in kept if self._overlap(out, b)]
         lost += [b for b in dying if self._overlap(out, b) and not self._in_place(out, b, same)]
-        lost += [out] if out in reads and out not in same else []
+        partial = isinstance(step, Loops) and step.partial
+        lost += [out] if out in reads and out not in same and not partial else []
         for buffer in lost:
             report(f"step {number}: writing {_name(out)} destroys {_name(buffer)}")
         spared = max((b.bytes for b in dying if b in same), default=0)
@@ -384,7 +477,7 @@ def _element_by_element(loops: Loops, buffer: Buffer) -> bool:
     if buffer.dtype.c_type != loops.out.dtype.c_type or buffer.elements != loops.out.elements:
         return False
     target = _flat(loops.out, loops.where)
-    loads = (n for n in walk(loops.value) if isinstance(n, Load) and n.buffer is buffer)
+    loads = (n for n in walk(*loops.roots()) if isinstance(n, Load) and n.buffer is buffer)
     return _one_to_one(target, loops.axes) and all(
         _flat(buffer, load.indices) == target for load in loads
     )

@@ -94,8 +94,12 @@ BY_CODE: Final = {t.code: t for t in ELEMENT_TYPES}
 INT64_MAX: Final = 2**63 - 1
 """The most elements that Size can say, and the most bytes that C can address."""
 BOOL: Final = BY_NAME["bool"]
+FLOAT: Final = BY_NAME["float"]
+DOUBLE: Final = BY_NAME["double"]
+INT32: Final = BY_NAME["int32"]
 INT64: Final = BY_NAME["int64"]
 UINT8: Final = BY_NAME["uint8"]
+UINT64: Final = BY_NAME["uint64"]
 
 
 @cache

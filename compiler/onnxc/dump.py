@@ -6,23 +6,9 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from onnxc.kernel import (
-    Apply,
-    At,
-    Axis,
-    Branch,
-    Buffer,
-    Checked,
-    Const,
-    Expr,
-    Fold,
-    Index,
-    Load,
-    Loops,
-    Program,
-    Repeat,
-    walk,
-)
+from onnxc.expression import Apply, At, Axis, Buffer, Checked, Const, Expr, Fold, Guard, Index, Load
+from onnxc.kernel import Branch, Loops, Program, Repeat, Routine
+from onnxc.traversal import walk
 
 
 def dump(thing: ir.Model | Program) -> str:
@@ -48,7 +34,7 @@ class _Names:
 
 
 def _program(program: Program, indent: str, names: _Names) -> Iterator[str]:
-    for buffer in (*program.inputs, *program.outputs):
+    for buffer in (*program.inputs, *program.written):
         yield f"{indent}{buffer.kind} {_typed(buffer, names)}"
     for buffer, offset in program.offsets.items():
         yield f"{indent}workspace {_typed(buffer, names)} at {offset}"
@@ -61,6 +47,13 @@ def _program(program: Program, indent: str, names: _Names) -> Iterator[str]:
                 yield from _program(then, indent + "    ", names)
                 yield f"{indent}else:"
                 yield from _program(otherwise, indent + "    ", names)
+            case Routine():
+                results, operands = (
+                    ", ".join(map(names.buffer, buffers))
+                    for buffers in (step.writes(), step.inputs)
+                )
+                origins = "; ".join(map(str, step.origins))
+                yield f"{indent}{results} = {step.name}({operands})  # {origins}"
             case Repeat():
                 limits = (step.count, step.condition)
                 shown = (names.buffer(b) if b is not None else "-" for b in limits)
@@ -81,14 +74,15 @@ def _loops(loops: Loops, indent: str, names: _Names) -> Iterator[str]:
     axes = ", ".join(f"{names.axis(axis)} < {axis.extent}" for axis in loops.axes)
     yield f"{indent}for {axes or 'once'}:  # {'; '.join(map(str, loops.origins))}"
     texts: dict[Expr, str] = {}
-    for node in walk(loops.value):
+    for node in walk(*loops.roots()):
         if isinstance(node, Load | Const | At):
             texts[node] = _leaf(node, texts, names)
         else:
             texts[node] = f"v{len(texts)}"
             yield f"{indent}    {texts[node]} = {_operation(node, texts, names)}"
     target = ", ".join(_index(index, texts, names) for index in loops.where)
-    yield f"{indent}    {names.buffer(loops.out)}[{target}] = {texts[loops.value]}"
+    sign = f"{loops.accumulate}=" if loops.accumulate else "="
+    yield f"{indent}    {names.buffer(loops.out)}[{target}] {sign} {texts[loops.value]}"
 
 
 def _leaf(node: Load | Const | At, texts: dict[Expr, str], names: _Names) -> str:
@@ -108,6 +102,9 @@ def _operation(node: Expr, texts: dict[Expr, str], names: _Names) -> str:
             return f"{operation}({', '.join(texts[arg] for arg in args)})"
         case Fold(_, operation, axes, value):
             return f"{operation} over {', '.join(map(names.axis, axes))} of {texts[value]}"
+        case Guard(_, bounds, value, otherwise):
+            tests = " and ".join(f"0 <= {_index(i, texts, names)} < {n}" for i, n in bounds)
+            return f"{texts[value]} if {tests} else {texts[otherwise]}"
         case Checked(_, value, condition, code):
             return f"{texts[value]} if {texts[condition]} else {code.name}"
     raise AssertionError(node)

@@ -7,33 +7,36 @@ dimension an axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from onnxc.dtypes import ElementType, numpy_dtype
-from onnxc.kernel import (
+from onnxc.expression import (
     LANES,
     Apply,
     At,
     Axis,
-    Branch,
     Buffer,
     Checked,
     Const,
     Expr,
     Fold,
+    Guard,
     Index,
     Load,
-    Loops,
-    Program,
-    Repeat,
     Status,
-    walk,
+    along,
 )
+from onnxc.kernel import Branch, Loops, Program, Repeat, Routine, Step, pending
+from onnxc.operations import OPERATIONS, Types
 from onnxc.packing import pack_elements, unpack_elements
+from onnxc.passes.merge_axes import merged
+from onnxc.routines import ROUTINES, add_exactly
 from onnxc.tensor import Tensor
+from onnxc.traversal import move_all, substitute, walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,26 +44,53 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+SLAB: Final = 2**22
+"""How many points of a kernel are computed at once, each of which takes some 50 bytes."""
+
+
 def constant_value(tensor: Tensor) -> Array | None:
     """The tensor's values, or None when it reads what is known only at run time."""
-    if any(isinstance(node, Load) and node.buffer.data is None for node in walk(tensor.value)):
-        return None
     if tensor.elements == 0:  # the other dimensions may be of any size
         return np.empty(tensor.shape, numpy_dtype(tensor.dtype))
+    steps = constant_steps(tensor)
+    if steps is None:
+        return None
     memory = Memory()
-    values = Grid(memory, tensor.axes).value(tensor.value)
-    return None if memory.status else np.broadcast_to(values, tensor.shape).copy()
+    memory.run(Program(steps=steps))
+    (out,) = steps[-1].writes()
+    return None if memory.status else memory.get(out)
+
+
+def constant_steps(tensor: Tensor) -> tuple[Step, ...] | None:
+    """What computes the tensor, its own Loops last; None where it reads run-time data."""
+    out = Buffer("", tensor.shape, tensor.dtype, "workspace")
+    last = Loops(out, tuple(along(axis) for axis in tensor.axes), tensor.axes, tensor.value)
+    steps = (*pending(last), last)
+    written = {buffer for step in steps for buffer in step.writes()}
+    if any(b.data is None and b not in written for step in steps for b in step.reads()):
+        return None
+    return steps
 
 
 def run(program: Program, inputs: Mapping[Buffer, Array]) -> dict[Buffer, Array]:
-    """The outputs, unpacked; raises ArithmeticError with the status' name where it is not OK."""
+    """The outputs, unpacked, in their actual shapes.
+
+    Raises ArithmeticError with the status' name where it is not OK.
+    """
     memory = Memory()
     for buffer, array in inputs.items():
         memory.put(buffer, array)
     memory.run(program)
     if memory.status:
         raise ArithmeticError(memory.status.name)
-    return {buffer: memory.get(buffer) for buffer in program.outputs}
+    return {buffer: _actual(memory, program, buffer) for buffer in program.outputs}
+
+
+def _actual(memory: Memory, program: Program, buffer: Buffer) -> Array:
+    if buffer not in program.actual:
+        return memory.get(buffer)
+    shape = tuple(map(int, memory.get(program.actual[buffer])))
+    return memory.elements(buffer)[: math.prod(shape)].reshape(shape)
 
 
 class Memory:
@@ -98,7 +128,11 @@ class Memory:
         for step in program.steps:
             match step:
                 case Loops():
-                    self.store(step)
+                    # As in the C: which lane of a sum an element takes depends on the axes.
+                    for slab in _slabs(merged(step)):
+                        self.store(slab)
+                case Routine():
+                    self.routine(step)
                 case Branch(condition, then, otherwise):
                     self.run(then if self.get(condition).item() else otherwise)
                 case Repeat():
@@ -115,13 +149,65 @@ class Memory:
             self.contents.update([(s, self.content(value).copy()) for s, value in step.carried])
             n += 1
 
+    def routine(self, step: Routine) -> None:
+        inputs = [self.get(buffer) for buffer in step.inputs]
+        results, status = ROUTINES[step.name].evaluate(step, inputs)
+        for buffer, array in zip(step.outputs, results, strict=True):
+            self.put(buffer, np.asarray(array, numpy_dtype(buffer.dtype)))
+        self.status = self.status or Status(status)
+
     def store(self, step: Loops) -> None:
         before, self.status = self.status, Status.OK
         grid = Grid(self, step.axes)
         target, values = grid.positions(step.out, step.where), grid.value(step.value)
         target, values = (np.broadcast_to(a, grid.extents) for a in (target, values))
-        self.content(step.out)[target.reshape(-1)] = values.reshape(-1)
+        content = self.content(step.out)
+        if step.accumulate:
+            types = Types(step.out.dtype, (step.out.dtype, step.out.dtype))
+            operation = OPERATIONS[step.accumulate]
+            for places in _rounds(target.reshape(-1)):
+                there = target.reshape(-1)[places]
+                given = values.reshape(-1)[places]
+                with np.errstate(all="ignore"):
+                    content[there] = operation.evaluate(types, content[there], given)
+        else:
+            content[target.reshape(-1)] = values.reshape(-1)
         self.status = before or Status(self.status & -self.status)
+
+
+def _rounds(target: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The points in groups that store to different places, earlier points first."""
+    order = np.argsort(target, kind="stable")
+    starts = np.flatnonzero(np.diff(target[order], prepend=-1))
+    lengths = np.diff(np.append(starts, len(order)))
+    for n in range(lengths.max(initial=0)):
+        yield order[starts[lengths > n] + n]
+
+
+def _slabs(loops: Loops) -> Iterator[Loops]:
+    """The kernel in parts, along its outer loops, of so many points that memory suffices."""
+    folds = [
+        math.prod(axis.extent for axis in node.axes)
+        for node in walk(*loops.roots())
+        if isinstance(node, Fold)
+    ]
+    points = math.prod(axis.extent for axis in loops.axes) * math.prod(folds)
+    outer = next((axis for axis in loops.axes if axis.extent > 1), None)
+    if points <= SLAB or outer is None:
+        yield loops
+        return
+    count = max(1, SLAB * outer.extent // points)
+    for start in range(0, outer.extent, count):
+        part = Axis(min(count, outer.extent - start))
+        moved = {outer: along(part) + start}
+        yield from _slabs(
+            replace(
+                loops,
+                where=tuple(move_all(index, moved) for index in loops.where),
+                axes=tuple(part if axis is outer else axis for axis in loops.axes),
+                value=substitute(loops.value, moved),
+            )
+        )
 
 
 class Grid:
@@ -135,11 +221,12 @@ class Grid:
         self.axes = {axis: dimension for dimension, axis in enumerate(axes)}
         self.extents = tuple(axis.extent for axis in self.axes)
         self.known: dict[Expr, Array] = {}
+        self.inside: Array | None = None
 
     def value(self, root: Expr) -> Array:
         if root not in self.known:
             with np.errstate(all="ignore"):
-                for node in walk(root, folds=False):
+                for node in walk(root, inner=False):
                     if node not in self.known:
                         self.known[node] = self._node(node)
         return self.known[root]
@@ -152,24 +239,44 @@ class Grid:
                 return self._index(index)
             case Load(_, buffer, indices):
                 positions = self.positions(buffer, indices)
+                if self.inside is not None:
+                    positions = np.clip(positions, 0, buffer.elements - 1)
                 # One-dimensional: of no dimensions, an object array would give bytes, and numpy
                 # drops their trailing NULs.
                 flat = self.memory.elements(buffer)[positions.reshape(-1)]
                 return flat.reshape(positions.shape)
-            case Apply(_, operation, args):
-                return _operate(node, operation, [self.known[arg] for arg in args])
+            case Apply(dtype, operation, args):
+                types = Types(dtype, tuple(arg.dtype for arg in args))
+                return OPERATIONS[operation].evaluate(types, *(self.known[arg] for arg in args))
+            case Guard():
+                return self._guard(node)
             case Checked(_, value, condition, code):
-                if not np.broadcast_to(self.known[condition], self.extents).all():
+                fine = self.known[condition]
+                fine = fine if self.inside is None else fine | ~self.inside
+                if not np.broadcast_to(fine, self.extents).all():
                     self.memory.status |= code
                 return self.known[value]
             case Fold(_, operation, axes, value):
                 inner = Grid(self.memory, [*self.axes, *axes])
+                if self.inside is not None:
+                    inner.inside = self.inside.reshape(*self.inside.shape, *(1 for _ in axes))
                 values = inner.value(value)
                 outer = values.shape[: len(self.axes)]
                 *rows, length = (axis.extent for axis in axes)
                 values = np.broadcast_to(values, (*outer, *rows, length))
-                return _fold(operation, values.reshape(*outer, math.prod(rows), length))
+                values = values.reshape(*outer, math.prod(rows), length)
+                return _fold(operation, values, compensated=node.compensated)
         raise AssertionError(f"no evaluation of {node}")
+
+    def _guard(self, node: Guard) -> Array:
+        """Elsewhere the value is computed too, of other elements, and not taken."""
+        inside = np.ones((1,) * len(self.axes), np.bool_)
+        for index, extent in node.bounds:
+            place = self._index(index)
+            inside = inside & (place >= 0) & (place < extent)
+        within = Grid(self.memory, self.axes)
+        within.inside = inside if self.inside is None else inside & self.inside
+        return np.where(inside, within.value(node.value), self.known[node.otherwise])
 
     def positions(self, buffer: Buffer, indices: tuple[Index, ...]) -> Array:
         return self._index(indices[0] if len(indices) == 1 else buffer.flat(indices))
@@ -193,27 +300,13 @@ def _scalar(dtype: ElementType, raw: bytes) -> Array:
     return array
 
 
-def _operate(node: Apply, operation: str, args: list[Array]) -> Array:
-    match operation:
-        case "equal":
-            with np.errstate(invalid="ignore"):  # ml_dtypes warns of a NaN
-                return np.asarray(args[0] == args[1], np.bool_)
-        case "truth":
-            return np.asarray(args[0].view(np.uint8) != 0)
-        case "pack":
-            shape = np.broadcast_shapes(*(arg.shape for arg in args))
-            grouped = np.stack([np.broadcast_to(arg, shape) for arg in args], axis=-1)
-            return pack_elements(grouped.reshape(-1), node.args[0].dtype).reshape(shape)
-    raise AssertionError(f"no evaluation of {operation}")
-
-
-def _fold(operation: str, values: Array) -> Array:
+def _fold(operation: str, values: Array, *, compensated: bool) -> Array:
     """Folds the last two dimensions: outer fold axes as one, then the innermost."""
     *outer, rows, length = values.shape
     flat = values.reshape(*outer, rows * length)
     match operation:
         case "sum" if values.dtype.kind in "fc":
-            return _sum_in_lanes(values)
+            return _sum_in_lanes(values, compensated=compensated)
         case "sum":
             return np.asarray(np.add.reduce(flat, -1, dtype=flat.dtype))
         case "prod":
@@ -242,15 +335,22 @@ def _range(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return limits.min, limits.max
 
 
-def _sum_in_lanes(values: Array) -> Array:
-    """Lane n takes elements n, n + LANES ... of the innermost axis; then halves are added."""
+def _sum_in_lanes(values: Array, *, compensated: bool) -> Array:
+    """Lane n takes elements n, n + LANES ... of the innermost axis; then halves are added.
+
+    A lane of a compensated sum is one in two parts.
+    """
     *outer, rows, length = values.shape
     blocks = -(-length // LANES)
     padded = np.zeros((*outer, rows, blocks * LANES), values.dtype)
     padded[..., :length] = values
     lanes = np.zeros((*outer, LANES), values.dtype)
+    errors = np.zeros((*outer, LANES), values.dtype)
     for block in np.moveaxis(padded.reshape(*outer, rows * blocks, LANES), -2, 0):
-        lanes = lanes + block
+        if compensated:
+            lanes, errors = add_exactly(lanes, errors, block)
+        else:
+            lanes = lanes + block
     while lanes.shape[-1] > 1:
         half = lanes.shape[-1] // 2
         lanes = lanes[..., :half] + lanes[..., half:]

@@ -6,98 +6,129 @@ An operator is one function with ONNX's own signature: inputs by position, attri
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from onnx import defs
 
+from onnxc.dtypes import BY_CODE, FLOAT, ElementType
 from onnxc.errors import RefusalError
 from onnxc.evaluate import constant_value
-from onnxc.tensor import Tensor
+from onnxc.tensor import Sized, Tensor
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 OPSET: Final = 28
 """The newest ai.onnx opset that onnxc knows; newer models are refused."""
+_ANY_VERSION: Final = 2**31 - 1
 
-OperatorFunction = Callable[..., Tensor | tuple[Tensor, ...]]
+Result = Tensor | Sized
+OperatorFunction = Callable[..., Result | tuple[Result, ...]]
 
 
 @dataclass(frozen=True)
 class Operator:
-    """An ONNX operator and the function that says what it computes."""
+    """An ONNX operator and the function that says what it computes.
+
+    exact   whether the function takes 16-bit floats as they are; else it gets them as float, and
+            its results are rounded once
+    """
 
     domain: str
     name: str
     function: OperatorFunction
+    exact: bool
 
     @cached_property
     def parameters(self) -> tuple[inspect.Parameter, ...]:
         return tuple(inspect.signature(self.function).parameters.values())
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[inspect.Parameter, ...]:
         """In the order of the schema; the last may stand for any number (*data)."""
         return tuple(p for p in self.parameters if p.kind is not p.KEYWORD_ONLY)
 
-    @property
+    @cached_property
     def variadic(self) -> bool:
         return any(p.kind is p.VAR_POSITIONAL for p in self.parameters)
 
-    @property
+    @cached_property
     def attributes(self) -> frozenset[str]:
-        return frozenset(p.name for p in self.parameters if p.kind is p.KEYWORD_ONLY)
+        keywords = (p for p in self.parameters if p.kind is p.KEYWORD_ONLY)
+        return frozenset(p.name for p in keywords if "Declared" not in str(p.annotation))
 
-    def constant_inputs(self) -> frozenset[int]:
-        """Positions of the inputs that must be known at compile time: those annotated `Ints`."""
-        return frozenset(n for n, p in enumerate(self.inputs) if "Ints" in str(p.annotation))
+    @cached_property
+    def declared(self) -> str:
+        """The name of the keyword that asks for the outputs' types and shapes, if there is one."""
+        keywords = (p for p in self.parameters if p.kind is p.KEYWORD_ONLY)
+        return next((p.name for p in keywords if "Declared" in str(p.annotation)), "")
+
+    @cached_property
+    def constant_inputs(self) -> Mapping[int, bool]:
+        """Positions of the inputs annotated `Ints` or `Floats`: whether they must be known.
+
+        With `| Tensor` beside it, what is known only at run time arrives as a tensor.
+        """
+        annotations = {n: str(p.annotation) for n, p in enumerate(self.inputs)}
+        return {
+            n: "Tensor" not in text
+            for n, text in annotations.items()
+            if "Ints" in text or "Floats" in text
+        }
 
 
 Ints = tuple[int, ...]
 """Annotates an input whose values must be known at compile time."""
+Floats = tuple[float, ...]
+"""The same, of floats."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What inference knows of an output: its type and shape; named by the model, or left out."""
+
+    dtype: ElementType
+    shape: tuple[int, ...]
+
+
+Declared = tuple[Output | None, ...]
+"""Annotates the keyword, no attribute, that gets an Output for each output; None if left out."""
 
 REGISTRY: Final[dict[tuple[str, str], Operator]] = {}
 
 
-def op(*names: str, domain: str = "") -> Callable[[OperatorFunction], OperatorFunction]:
-    """Registers a function as the operators `names`; its signature must be that of the schema."""
+def op(
+    *names: str, domain: str = "", exact: bool = False
+) -> Callable[[OperatorFunction], OperatorFunction]:
+    """Registers a function as the operators `names`; its signature must be that of the schema.
+
+    `exact` is for what computes nothing, or computes 16-bit floats by rules of its own.
+    """
 
     def register(function: OperatorFunction) -> OperatorFunction:
         for name in names:
-            operator = Operator(domain, name, function)
-            _check_signature(operator, newest_schema(domain, name))
-            REGISTRY[domain, name] = operator
+            REGISTRY[domain, name] = Operator(domain, name, function, exact)
         return function
 
     return register
 
 
-def _check_signature(operator: Operator, schema: defs.OpSchema) -> None:
-    formal = [parameter.name for parameter in schema.inputs]
-    actual = [parameter.name for parameter in operator.inputs]
-    if actual != formal[: len(actual)] or len(actual) < schema.min_input:
-        raise TypeError(f"{operator.name} takes {formal}, its function {actual}")
-    if unknown := operator.attributes - set(schema.attributes):
-        raise TypeError(f"{operator.name} has no attribute {sorted(unknown)}")
-
-
 @cache
 def schemas(domain: str, name: str) -> tuple[defs.OpSchema, ...]:
     """Every version of an operator up to OPSET, oldest first; empty if ONNX has none."""
-    versions = _all_schemas().get((domain, name), ())
-    return tuple(sorted(versions, key=lambda schema: schema.since_version))
-
-
-@cache
-def _all_schemas() -> dict[tuple[str, str], list[defs.OpSchema]]:
-    found: dict[tuple[str, str], list[defs.OpSchema]] = {}
-    for schema in defs.get_all_schemas_with_history():
-        if schema.domain or schema.since_version <= OPSET:
-            found.setdefault((schema.domain, schema.name), []).append(schema)
-    return found
+    found: list[defs.OpSchema] = []
+    newest = _ANY_VERSION if domain else OPSET
+    while newest > 0:
+        try:
+            found.append(defs.get_schema(name, newest, domain))
+        except defs.SchemaError:
+            break
+        newest = found[-1].since_version - 1
+    return tuple(reversed(found))
 
 
 def schema_at(domain: str, name: str, version: int) -> defs.OpSchema | None:
@@ -110,16 +141,24 @@ def newest_schema(domain: str, name: str) -> defs.OpSchema:
     return schemas(domain, name)[-1]
 
 
-def operator_names() -> Iterable[tuple[str, str]]:
-    """(domain, name) of every operator that ONNX defines up to OPSET."""
-    return _all_schemas().keys()
+@cache
+def operator_names() -> tuple[tuple[str, str], ...]:
+    """(domain, name) of every operator that ONNX defines up to OPSET, each once."""
+    known = defs.get_all_schemas_with_history()
+    names = ((s.domain, s.name) for s in known if s.domain or s.since_version <= OPSET)
+    return tuple(dict.fromkeys(names))
 
 
 def supported() -> list[tuple[str, str, tuple[int, ...]]]:
-    """(domain, name, since versions) of every operator that onnxc compiles, sorted."""
+    """(domain, name, since versions) of every operator that onnxc compiles, sorted.
+
+    Each has a function, or a function body in its schema that is made of such operators.
+    """
+    from onnxc.passes.expand_function import expandable  # which needs this module
+
     return [
         (domain, name, tuple(schema.since_version for schema in schemas(domain, name)))
-        for domain, name in sorted(load_operators())
+        for domain, name in sorted({*load_operators(), *expandable()})
     ]
 
 
@@ -132,7 +171,7 @@ def load_operators() -> Mapping[tuple[str, str], Operator]:
 
 def call(
     operator: Operator, node: ir.Node, inputs: Sequence[Tensor | None]
-) -> list[tuple[ir.Value, Tensor]]:
+) -> list[tuple[ir.Value, Result]]:
     """The outputs that the node has a name for, with what the function makes of them.
 
     Raises RefusalError where the function does not take what the node gives or asks for.
@@ -140,24 +179,61 @@ def call(
     formal = operator.inputs
     if len(inputs) > len(formal) and not operator.variadic:
         raise RefusalError(f"has {len(inputs)} inputs of which {len(formal)} are supported")
-    bound: list[Tensor | Ints | None] = list(inputs)
+    if operator.variadic and None in inputs:
+        raise RefusalError(f"input {list(inputs).index(None)} is left out", "remove it")
+    bound: list[Tensor | Ints | Floats | None] = list(inputs)
     bound += [None] * (len(formal) - operator.variadic - len(inputs))
-    for position in operator.constant_inputs():
-        bound[position] = _constant_input(formal[position].name, bound[position])
-    given = {name: attribute.value for name, attribute in node.attributes.items()}
-    result = operator.function(*bound, **{name: given.get(name) for name in operator.attributes})
+    for position, needed in operator.constant_inputs.items():
+        if position < len(bound):
+            bound[position] = _constant_input(formal[position].name, bound[position], needed)
+    if not operator.exact:
+        bound = [_widened(argument) for argument in bound]
+    keywords: dict[str, Any] = dict.fromkeys(operator.attributes)
+    keywords |= {n: a.value for n, a in node.attributes.items() if n in operator.attributes}
+    if operator.declared:
+        keywords[operator.declared] = tuple(_declared(value) for value in node.outputs)
+    result = operator.function(*bound, **keywords)
     results = result if isinstance(result, tuple) else (result,)
     wanted = [value for value in node.outputs if value.name]
     if any(value.name for value in node.outputs[len(results) :]):
         raise RefusalError(f"has {len(wanted)} outputs of which {len(results)} are supported")
-    return [(value, t) for value, t in zip(node.outputs, results, strict=False) if value.name]
+    pairs = zip(node.outputs, results, strict=False)
+    return [(value, _rounded(result, value)) for value, result in pairs if value.name]
 
 
-def _constant_input(name: str, tensor: Tensor | Ints | None) -> Ints | None:
+def _widened(argument: Tensor | Ints | Floats | None) -> Tensor | Ints | Floats | None:
+    if isinstance(argument, Tensor) and argument.dtype.kind == "half":
+        return argument.cast(FLOAT)
+    return argument
+
+
+def _rounded(tensor: Result, value: ir.Value) -> Result:
+    if isinstance(tensor, Sized) or value.dtype is None:
+        return tensor
+    wanted = BY_CODE[int(value.dtype)]
+    return tensor.cast(wanted) if wanted.kind == "half" else tensor
+
+
+def _declared(value: ir.Value) -> Output | None:
+    """Of what inference has settled; nothing of an output that is left out."""
+    if not value.name or value.dtype is None or value.shape is None:
+        return None
+    shape = tuple(extent for extent in value.shape if isinstance(extent, int))
+    if len(shape) != len(value.shape):
+        return None
+    return Output(BY_CODE[int(value.dtype)], shape)
+
+
+def _constant_input(
+    name: str, tensor: Tensor | Ints | Floats | None, needed: bool
+) -> Tensor | Ints | Floats | None:
     if not isinstance(tensor, Tensor):
         return tensor
-    known = constant_value(tensor)
-    if known is None:
+    known = constant_value(tensor) if tensor.elements else np.empty(0)
+    if known is not None:
+        number = float if tensor.dtype.kind in ("float", "half", "bits") else int
+        return tuple(map(number, known.reshape(-1)))
+    if needed:
         fact = f"input {name} must be known at compile time"
         raise RefusalError(fact, "make it an initializer")
-    return tuple(int(n) for n in known.reshape(-1))
+    return tensor

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from onnxc.dtypes import BY_CODE, ElementType
 from onnxc.errors import RefusalError
-from onnxc.kernel import Buffer
+from onnxc.expression import Buffer
 from onnxc.tensor import Tensor, constant, of_buffer
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ def values_of(tensor: ir.TensorProtocol) -> NDArray[Any]:
 
 def static_shape(value: ir.Value) -> tuple[int, ...] | None:
     """The shape where every dimension is known, else None."""
-    if value.shape is None or any(not isinstance(extent, int) for extent in value.shape):
+    if value.shape is None:
         return None
-    return tuple(int(extent) for extent in value.shape if isinstance(extent, int))
+    known = tuple([extent for extent in value.shape if isinstance(extent, int)])
+    return known if len(known) == len(value.shape) else None
 
 
 def tensor_of(array: NDArray[Any], dtype: ElementType, name: str = "") -> ir.TensorProtocol:

@@ -78,17 +78,50 @@ def strings() -> ModelProto:
     return model(graph)
 
 
-MODELS = {make.__name__: make for make in (broadcast, packed, wide_rows, constants, strings)}
+def network() -> ModelProto:
+    """A small image classifier: what the nodes become, and how the buffers share memory."""
+    nodes = [
+        helper.make_node("Conv", ["image", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        helper.make_node("MaxPool", ["r"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["p"], ["f"], name="flat"),
+        helper.make_node("Gemm", ["f", "v", "d"], ["scores"], name="dense", transB=1),
+        helper.make_node("Softmax", ["scores"], ["probability"], name="softmax"),
+    ]
+    weights = {"w": (2, 1, 3, 3), "b": (2,), "v": (3, 8), "d": (3,)}
+    given = [
+        stored(name, (np.arange(np.prod(shape), dtype=np.float32).reshape(shape) - 4) / 8)
+        for name, shape in weights.items()
+    ]
+    inputs = [tensor("image", FLOAT, [1, 1, 4, 4])]
+    outputs = [tensor("probability", FLOAT, [1, 3])]
+    return model(helper.make_graph(nodes, "g", inputs, outputs, given))
 
 
-@pytest.fixture(autouse=True)
-def _small_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(literals, "IMAGE_FROM", 64)
-    monkeypatch.setattr(literals, "ROW", 32)
+def recurrent() -> ModelProto:
+    """Three steps of an LSTM: a loop over time with a state."""
+    node = helper.make_node(
+        "LSTM", ["x", "w", "r"], ["", "last"], name="lstm", hidden_size=2, direction="forward"
+    )
+    given = [
+        stored(name, (np.arange(8 * size, dtype=np.float32).reshape(1, 8, size) - 4) / 8)
+        for name, size in (("w", 1), ("r", 2))
+    ]
+    inputs, outputs = [tensor("x", FLOAT, [3, 1, 1])], [tensor("last", FLOAT, [1, 1, 2])]
+    return model(helper.make_graph([node], "g", inputs, outputs, given))
+
+
+MODELS = {
+    make.__name__: make
+    for make in (broadcast, packed, wide_rows, constants, strings, network, recurrent)
+}
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_golden(name: str, update_golden: bool) -> None:
+def test_golden(name: str, update_golden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "constants":
+        monkeypatch.setattr(literals, "IMAGE_FROM", 64)
+        monkeypatch.setattr(literals, "ROW", 32)
     compiled = compile_model(MODELS[name](), name=name)
     for suffix, text in ((".c", compiled.c_source), (".h", compiled.header)):
         path = FOLDER / f"{name}{suffix}"

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from onnxc.dtypes import BY_NAME, ELEMENT_TYPES, ElementType, numpy_dtype
 from onnxc.emit import literals
 from onnxc.emit.literals import constant, literal, string_literal
-from onnxc.kernel import Axis, Buffer, Loops, Program, along, compare, load
-from onnxc.tensor import literal as value_of
+from onnxc.expression import Axis, Buffer, along, compare, load
+from onnxc.expression import literal as value_of
+from onnxc.kernel import Loops, Program
 from tests.kernels.programs import buffer, built, copy, over
 from tests.models import any_bits
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from onnxc.emit.text import wrapped
-from onnxc.kernel import Axis, Checked, Origin, Program, Status, along, at, compare, load
+from onnxc.expression import Axis, Checked, Status, along, at, compare, load
+from onnxc.kernel import Origin, Program
 from onnxc.names import model_name
 from onnxc.pipeline import Compiled, compile_model
 from tests.kernels.programs import BOOL, FLOAT, INT64, buffer, const, emitted, over
@@ -71,7 +72,7 @@ def test_equal_kernels_are_one_function() -> None:
     results = [helper.make_tensor_value_info(n, TensorProto.BOOL, [8]) for n in ("ay", "cy")]
     graph = helper.make_graph(nodes, "g", shapes, results)
     body = compile_model(helper.make_model(graph)).body
-    assert len(re.findall(r"^static void ", body, re.MULTILINE)) == 1
+    assert len(re.findall(r"^static ONNXC_KERNEL void ", body, re.MULTILINE)) == 1
     assert len(re.findall(r"^    equal_0\(", body, re.MULTILINE)) == 2
 
 

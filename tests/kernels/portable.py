@@ -11,19 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from onnxc.dtypes import BY_NAME, UINT8, ElementType, numpy_dtype
-from onnxc.kernel import (
+from onnxc.expression import (
     Axis,
-    Branch,
     Buffer,
     Checked,
     Expr,
     Fold,
     Index,
-    Loops,
-    Program,
-    Repeat,
     Status,
-    Step,
     affine,
     along,
     apply,
@@ -31,6 +26,7 @@ from onnxc.kernel import (
     compare,
     load,
 )
+from onnxc.kernel import Branch, Loops, Program, Repeat, Step
 from tests.kernels.programs import (
     BOOL,
     FLOAT,

@@ -19,23 +19,12 @@ from onnxc.check import Peak, check_plan, check_program
 from onnxc.dtypes import BY_NAME, ElementType
 from onnxc.emit.interface import Banner
 from onnxc.evaluate import Memory
-from onnxc.kernel import (
-    Axis,
-    Buffer,
-    Const,
-    Expr,
-    Index,
-    Loops,
-    Program,
-    Status,
-    along,
-    load,
-)
+from onnxc.expression import Axis, Buffer, Const, Expr, Index, Status, along, literal, load
+from onnxc.kernel import Loops, Program
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory
 from onnxc.passes.widen_rows import widen_rows
 from onnxc.pipeline import Compiled, emit_program
-from onnxc.tensor import literal
 from tests.models import STRICT
 
 Array = NDArray[Any]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onnxc.dtypes import numpy_dtype
-from onnxc.kernel import (
+from onnxc.expression import (
     Apply,
     At,
     Axis,
@@ -18,22 +18,28 @@ from onnxc.kernel import (
     Const,
     Expr,
     Fold,
+    Guard,
     Index,
     Load,
-    Loops,
     Status,
 )
-from onnxc.kernel import Buffer as Key
+from onnxc.expression import Buffer as Key
+from onnxc.kernel import Loops
+from onnxc.traversal import walk
+from tests.kernels.exact_operations import exact
 
 Point = dict[Axis, int]
 
 
 def store(loops: Loops, values: Mapping[Key, NDArray[Any]], target: NDArray[Any]) -> Status:
-    """Fills `target`, the values of loops.out; returns the kernel's status."""
+    """Changes `target`, the values of loops.out; returns the kernel's status."""
     reference = _Reference(values)
     for point in _points(loops.axes):
         place = reference.place(loops.out.shape, loops.where, point)
-        target[place] = reference.value(loops.value, point)
+        value = reference.value(loops.value, point)
+        if loops.accumulate:
+            value = exact(loops.accumulate, loops.out.dtype, target[place], value)
+        target[place] = value
     return Status(reference.status & -reference.status)
 
 
@@ -68,10 +74,16 @@ class _Reference:
             case Load(_, buffer, indices):
                 held = self.values[buffer] if buffer.data is None else buffer.data
                 return held[self.place(buffer.shape, indices, point)]
-            case Apply(_, "equal", (left, right)):
-                return np.bool_(self.value(left, point) == self.value(right, point))
             case Apply(_, "truth", (operand,)):
                 return np.bool_(self.value(operand, point))
+            case Apply(_, operation, args):
+                leading = args[1 if operation == "where" else 0].dtype
+                return exact(operation, leading, *(self.value(arg, point) for arg in args))
+            case Guard(_, bounds, value, otherwise):
+                places = [(self.index(index, point), extent) for index, extent in bounds]
+                inside = all(0 <= place < extent for place, extent in places)
+                other = self.value(otherwise, point)
+                return self.value(value, point) if inside else other
             case Checked(_, value, condition, code):
                 if not self.value(condition, point):
                     self.status |= code
@@ -86,14 +98,10 @@ class _Reference:
         values = [self.value(fold.value, point | more) for more in inner]
         with np.errstate(all="ignore"):
             match fold.operation:
+                case "sum" if dtype.kind == "f" and all(axis.extent == 1 for axis in fold.axes):
+                    return values[0]
                 case "sum" if dtype.kind == "f":
-                    lanes = [dtype.type(0)] * 16
-                    for more, value in zip(inner, values, strict=True):
-                        lanes[more[fold.axes[-1]] % 16] += value
-                    while len(lanes) > 1:
-                        half = len(lanes) // 2
-                        lanes = [lanes[n] + lanes[n + half] for n in range(half)]
-                    return lanes[0]
+                    return _sum_in_lanes(fold, inner, values)
                 case "sum":
                     return np.array(sum(map(int, values)) % 2**64, np.uint64).astype(dtype)
                 case "prod" if dtype.kind == "f":
@@ -113,6 +121,48 @@ class _Reference:
         if fold.operation == "max":
             return max([*values, dtype.type(limits[0])], key=lambda v: (v, not np.signbit(v)))
         return min([*values, dtype.type(limits[1])], key=lambda v: (v, not np.signbit(v)))
+
+
+def _sum_in_lanes(fold: Fold, points: list[Point], values: list[Any]) -> Any:
+    """A lane of a long sum is one in two parts: Knuth's two-sum, what counts put back at once."""
+    zero = numpy_dtype(fold.dtype).type(0)
+    run = _innermost_run(fold)
+    long = len(points) > 128 and fold.hint != "contraction"
+    lanes, errors = [zero] * 16, [zero] * 16
+    for point, value in zip(points, values, strict=True):
+        number = 0
+        for axis in run:
+            number = number * axis.extent + point[axis]
+        lane = number % 16
+        before, after = lanes[lane], lanes[lane] + value
+        part = after - before
+        lost = errors[lane] + ((before - (after - part)) + (value - part))
+        lanes[lane] = after + lost if long and np.isfinite(lost) else after
+        errors[lane] = lost - (lanes[lane] - after)
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = [lanes[n] + lanes[n + half] for n in range(half)]
+    return lanes[0]
+
+
+def _innermost_run(fold: Fold) -> list[Axis]:
+    """The innermost axes that every index walks as it would walk one longer loop."""
+    indices = []
+    for node in walk(fold.value):
+        match node:
+            case Load():
+                indices.append(node.flat)
+            case At(_, index):
+                indices.append(index)
+            case Guard(_, bounds):
+                indices += [index for index, _ in bounds]
+    *outer, last = (axis for axis in fold.axes if axis.extent != 1)
+    run = [last]
+    while outer and all(
+        index.stride(outer[-1]) == index.stride(run[0]) * run[0].extent for index in indices
+    ):
+        run.insert(0, outer.pop())
+    return run
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:

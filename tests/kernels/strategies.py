@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from onnxc.dtypes import BOOL, BY_NAME, INT64, ElementType, numpy_dtype
 from onnxc.dump import dump
-from onnxc.kernel import (
+from onnxc.expression import (
     Apply,
     Axis,
     Buffer,
@@ -21,17 +21,18 @@ from onnxc.kernel import (
     Expr,
     Fold,
     Index,
-    Loops,
-    Program,
     Status,
     affine,
     along,
     apply,
     at,
     compare,
+    guard,
+    literal,
     load,
+    where,
 )
-from onnxc.tensor import literal
+from onnxc.kernel import Loops, Program
 from tests.models import STRINGS
 
 NUMBERS = [
@@ -45,6 +46,7 @@ OTHERS = [
 COMPARED = [t for t in [*NUMBERS, *OTHERS, BOOL] if t.kind != "bits"]
 CODES = (Status.INDEX_OUT_OF_RANGE, Status.DIVISION_BY_ZERO)
 OPERATIONS = ("sum", "prod", "max", "min")
+ARITHMETIC = ("add", "sub", "mul", "max", "min")
 
 
 def some_values(dtype: ElementType, shape: tuple[int, ...], seed: int) -> NDArray[Any]:
@@ -117,6 +119,18 @@ class Draw:
         found: Expr = load(source, [index for index, _ in places])
         return apply("truth", found) if dtype is BOOL else found
 
+    def guarded(self, dtype: ElementType, axes: tuple[Axis, ...], depth: int) -> Expr:
+        """An element at a place that may lie outside, where it is another value."""
+        index, extent = self.index(axes, depth - 1)
+        place = index + self.draw(st.integers(-2, 2))
+        source = Buffer(f"x{len(self.case.inputs)}", (extent,), dtype, "input")
+        self.case.inputs[source] = some_values(dtype, (extent,), self.draw(st.integers(0, 999)))
+        found: Expr = load(source, [place])
+        found = apply("truth", found) if dtype is BOOL else found
+        if dtype in NUMBERS and self.chance(50):
+            found = apply("add", found, self.value(dtype, axes, depth - 1))
+        return guard([(place, extent)], found, self.value(dtype, axes, depth - 1))
+
     def value(self, dtype: ElementType, axes: tuple[Axis, ...], depth: int) -> Expr:
         if depth and self.chance(15):
             condition = self.value(BOOL, axes, depth - 1)
@@ -126,8 +140,16 @@ class Draw:
             kind = self.draw(st.sampled_from(COMPARED))
             sides = [self.value(kind, axes, depth - 1) for _ in range(2)]
             return compare("equal", *(sides if self.chance(80) else sides[:1] * 2))
+        if depth and self.chance(15):
+            return self.guarded(dtype, axes, depth)
+        if depth and self.chance(15):
+            sides = [self.value(dtype, axes, depth - 1) for _ in range(2)]
+            return where(self.value(BOOL, axes, depth - 1), *sides)
+        if depth and dtype in NUMBERS and self.chance(25):
+            sides = [self.value(dtype, axes, depth - 1) for _ in range(2)]
+            return apply(self.draw(st.sampled_from(ARITHMETIC)), *sides)
         if depth and dtype in NUMBERS and self.chance(60):
-            wide = [0, 1, 2, 3, 17, 33] if depth == 3 else [0, 1, 2, 3]
+            wide = [0, 1, 2, 3, 17, 33, 150] if depth == 3 else [0, 1, 2, 3]
             rows = st.lists(st.sampled_from([0, 1, 2, 3]), max_size=1)
             extents = [*self.draw(rows), self.draw(st.sampled_from(wide))]
             inner = tuple(map(Axis, extents))

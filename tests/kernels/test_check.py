@@ -8,24 +8,24 @@ import pytest
 
 from onnxc.check import InvalidProgramError, Peak, check_plan, check_program
 from onnxc.dtypes import BY_NAME, UINT8
-from onnxc.kernel import (
+from onnxc.expression import (
+    Apply,
     Axis,
-    Branch,
     Buffer,
     Checked,
     Expr,
     Fold,
+    Guard,
     Index,
-    Loops,
-    Program,
-    Repeat,
     Status,
     along,
     apply,
     at,
     compare,
+    guard,
     load,
 )
+from onnxc.kernel import Branch, Loops, Program, Repeat, Routine, Step
 from onnxc.passes.plan_memory import plan_memory
 from tests.kernels.programs import (
     BOOL,
@@ -49,7 +49,7 @@ W = constant(np.zeros(4, np.float32), FLOAT)
 X_I = load(X, [along(ROW)])
 
 
-def program(*steps: Loops | Branch | Repeat, out: Buffer = Y) -> Program:
+def program(*steps: Step, out: Buffer = Y) -> Program:
     return Program((X, FLAG, COUNT), (out,), steps)
 
 
@@ -66,6 +66,27 @@ def nibbles(count: int) -> Expr:
     return apply("pack", *[zero] * count, dtype=UINT8)
 
 
+ONE, NO = const(1, INT64), const(False, BOOL)
+OTHERWISE = Guard(FLOAT, ((along(ROW) + 1, 4),), X_I, ONE)
+AT_RUN_TIME = Index(0, (), ((at(along(ROW)), 1),))
+PACKED_ROWS = buffer("q", "output", BY_NAME["int4"], 2, 2)
+PART_OF_BYTES = Loops(PACKED, (Index(0, (), ((at(along(TWO)), 1),)),), (TWO,), nibbles(2))
+BYTES_BY_TWO = Loops(PACKED_ROWS, (along(TWO), Index()), (TWO,), nibbles(2))
+
+
+def guarded(index: Index, extent: int) -> Expr:
+    """x[ROW + 1], where `index` is in range of `extent`."""
+    return Guard(FLOAT, ((index, extent),), load(X, [along(ROW) + 1]), X_I)
+
+
+def added(out: Buffer, shift: int = 0) -> Loops:
+    return Loops(out, (along(ROW) + shift,), (ROW,), X_I, accumulate="add")
+
+
+def sized(actual: dict[Buffer, Buffer]) -> Program:
+    return Program((X,), (Y,), (copy(Y, X),), actual=actual)
+
+
 BROKEN: list[tuple[str, Program]] = [
     ("an axis that nothing loops over", program(over(Y, load(X, [along(COLUMN)]), ROW))),
     ("an axis that nothing loops over", program(Loops(Y, (along(COLUMN),), (ROW,), X_I))),
@@ -78,10 +99,17 @@ BROKEN: list[tuple[str, Program]] = [
     ("an index of 1 to 4 into 4", program(over(Y, load(X, [along(ROW) + 1]), ROW))),
     ("an index of -3 to 0 into 4", program(over(Y, load(X, [along(ROW) * -1]), ROW))),
     ("an index of 0 to 6 into 4", program(Loops(Y, (along(ROW) * 2,), (ROW,), X_I))),
+    (
+        "an index of 0 to 4 into 4",
+        program(over(Y, guard([(along(ROW), 3)], load(X, [along(ROW) * 2]), const(0, FLOAT)), ROW)),
+    ),
     ("not in normal form", program(over(Y, load(X, [Index(0, ((TWO, 1), (ROW, 0)))]), ROW))),
     ("2 indices for 'x' of rank 1", program(over(Y, load(X, [along(ROW), Index()]), ROW))),
     ("an index that is no integer", program(over(Y, load(X, [Index(0, (), ((X_I, 1),))]), ROW))),
-    ("depends on data", program(Loops(Y, (Index(0, (), ((at(along(ROW)), 1),)),), (ROW,), X_I))),
+    (
+        "reads 'y' before it is written",
+        program(Loops(Y, (Index(0, (), ((at(along(ROW)), 1),)),), (ROW,), X_I)),
+    ),
     ("stores int64 into float", program(over(Y, at(along(ROW)), ROW))),
     (
         "Checked of float by int64",
@@ -106,6 +134,33 @@ BROKEN: list[tuple[str, Program]] = [
     ("both a state and what", program(copy(A, X), copy(B, X), repeat((A, B), (B, A)), copy(Y, A))),
     ("a state is carried twice", program(copy(A, X), repeat((A, X), (A, X)), copy(Y, A))),
     ("does not fit the state", program(copy(A, X), repeat((A, COUNT)), copy(Y, A))),
+    ("a Guard of float, else int64", program(over(Y, OTHERWISE, ROW))),
+    ("an index of 2 to 4 into 4", program(over(Y, guarded(along(ROW) + -1, 4), ROW))),
+    ("an index of 1 to 4 into 4", program(over(Y, guarded(along(ROW) + 1, 5), ROW))),
+    ("an index uses an axis", program(over(Y, guarded(along(COLUMN) + 1, 4), ROW))),
+    ("no operation cube", program(over(Y, Apply(FLOAT, "cube", (X_I,)), ROW))),
+    ("add of different types", program(over(Y, Apply(FLOAT, "add", (X_I, ONE)), ROW))),
+    ("where of different types", program(over(Y, Apply(FLOAT, "where", (NO, X_I, ONE)), ROW))),
+    ("shift_left of float", program(over(Y, Apply(FLOAT, "shift_left", (X_I, X_I)), ROW))),
+    ("add of bool", program(over(Y, Apply(BOOL, "add", (NO, NO)), ROW))),
+    ("add to int64", program(over(Y, Apply(INT64, "add", (X_I, X_I)), ROW))),
+    ("less to float", program(over(Y, Apply(FLOAT, "less", (X_I, X_I)), ROW))),
+    ("stores part of a packed buffer", program(PART_OF_BYTES, out=PACKED)),
+    ("is stored by one index", program(BYTES_BY_TWO, out=PACKED_ROWS)),
+    ("reads 'y' before it is written", program(added(Y))),
+    ("output 'y' is not written", program(Loops(Y, (AT_RUN_TIME,), (ROW,), X_I))),
+    ("an index of 1 to 4 into 4", program(copy(Y, X), added(Y, 1))),
+    ("reads 'a' before it is written", program(Routine("r", (A,), (Y,)))),
+    ("writes 'x', which is of kind input", program(Routine("r", (), (X,)), copy(Y, X))),
+    ("'y' is used twice", program(copy(Y, X), Routine("r", (Y,), (Y,)))),
+    ("'a' is used twice", program(Routine("r", (X,), (A,), (), (A,)), copy(Y, A))),
+    ("a routine takes no packed buffer", program(Routine("r", (X,), (PACKED,)), out=PACKED)),
+    ("'x' has an actual shape but is no output", sized({X: buffer("s", "output", INT64, 1)})),
+    ("the actual shape of 'y' is int64[2]", sized({Y: buffer("s", "output", INT64, 2)})),
+    ("the actual shape of 'y' is float[1]", sized({Y: buffer("s", "output", FLOAT, 1)})),
+    ("output 's' is not written", sized({Y: buffer("s", "output", INT64, 1)})),
+    ("inputs: 'y' is of kind output", Program((Y,), (), ())),
+    ("outputs: 'x' is of kind input", Program((X,), (X,), ())),
     ("is no input of the program", program(copy(Y, buffer("other", "input", FLOAT, 4)))),
     ("is no output of the program", program(copy(Y, X), copy(buffer("o", "output", FLOAT, 4), X))),
 ]
@@ -118,11 +173,45 @@ def test_a_broken_program(fault: str, broken: Program) -> None:
     assert fault in str(caught.value)
 
 
+def test_what_a_guard_keeps_in_range_is_none() -> None:
+    """Bounds that keep it in; or a flat index of several loops, which is not looked into."""
+    axis, wide = Axis(4), buffer("w", "input", FLOAT, 3, 4)
+    place = along(axis) + 1
+    good = Guard(FLOAT, ((place, 4),), load(X, [place]), const(0, FLOAT))
+    check_program(program(over(Y, good, axis)))
+    check_program(program(over(Y, guarded(along(ROW) * -1 + 2, 5), ROW)))
+    row = along(TWO) + 2
+    flat = wide.flat((row, along(axis)))
+    out = buffer("y", "output", FLOAT, 2, 4)
+    value = Guard(FLOAT, ((row, 3),), load(wide, [flat]), const(0, FLOAT))
+    check_program(Program((wide,), (out,), (over(out, value, TWO, axis),)))
+
+
+def test_a_routine_and_a_part_of_what_is_filled_are_valid() -> None:
+    work = buffer("work", "workspace", INT64, 4)
+    check_program(program(Routine("r", (X,), (Y,), (), (work,))))
+    check_program(program(copy(Y, X), added(Y)))
+    check_program(program(copy(Y, X), Loops(Y, (AT_RUN_TIME,), (ROW,), X_I)))
+    check_program(sized_and_written())
+
+
+def sized_and_written() -> Program:
+    shape = buffer("s", "output", INT64, 1)
+    steps = (copy(Y, X), over(shape, const(4, INT64), Axis(1)))
+    return Program((X,), (Y,), steps, actual={Y: shape})
+
+
 def test_nothing_is_read_where_a_loop_is_empty() -> None:
     none = Axis(0)
     empty = buffer("e", "input", FLOAT, 0)
     value = Fold(FLOAT, "sum", (none,), load(empty, [along(none)]))
     check_program(Program((empty,), (Y,), (over(Y, value, ROW),)))
+
+
+@pytest.mark.parametrize(("index", "extent"), [(along(ROW), 2), (along(ROW) * -1 + 1, 2)])
+def test_a_guard_keeps_a_multiple_of_its_axis_in(index: Index, extent: int) -> None:
+    value = guard([(index, extent)], load(X, [along(ROW) * 2 + 1]), const(0, FLOAT))
+    check_program(program(over(Y, value, ROW)))
 
 
 def turned(out: Buffer, source: Buffer) -> Loops:
@@ -138,7 +227,7 @@ def compared(out: Buffer, source: Buffer) -> Loops:
     return over(out, Checked(FLOAT, one, compare("equal", one, one), Status(2)), axis)
 
 
-def moved(offsets: dict[Buffer, int], *steps: Loops | Repeat | Branch) -> Program:
+def moved(offsets: dict[Buffer, int], *steps: Step) -> Program:
     """A plan with the given offsets in place of its own."""
     plan = plan_memory(program(*steps))
     places = {**plan.offsets, **offsets}
@@ -150,6 +239,9 @@ STEPS = (copy(A, X), turned(B, A), turned(Y, B))
 ALIVE = (copy(A, X), copy(B, X), turned(Y, A), turned(Y, B))
 ALIVE_TOO = (copy(A, X), compared(B, A), *ALIVE[2:])
 BODY = (turned(B, A), turned(C := buffer("c", "workspace", FLOAT, 4), B))
+PART = Loops(A, (Index(0, (), ((at(along(TWO)), 1),)),), (TWO,), load(B, [along(TWO)]))
+KEPT = (copy(A, X), turned(B, X), PART, turned(Y, A))
+SORTED = (copy(A, X), Routine("r", (A,), (B,), (), (C,)), turned(Y, B))
 LOOP = (copy(A, X), repeat((A, C), body=BODY), turned(Y, A))
 
 
@@ -160,6 +252,10 @@ LOOP = (copy(A, X), repeat((A, C), body=BODY), turned(Y, A))
         ("writing 'b' destroys 'a'", lambda: moved({A: 0, B: 0}, *ALIVE)),
         ("writing 'b' destroys 'a'", lambda: moved({A: 0, B: 0}, *ALIVE_TOO)),
         ("writing 'c' destroys 'b'", lambda: moved({B: 64, C: 64}, *LOOP)),
+        ("writing 'b' destroys 'a'", lambda: moved({A: 0, B: 0}, *KEPT)),
+        ("writing 'b' destroys 'a'", lambda: moved({A: 0, B: 0}, *SORTED)),
+        ("writing 'c' destroys 'a'", lambda: moved({A: 64, C: 64, B: 0}, *SORTED)),
+        ("writing 'c' destroys 'b'", lambda: moved({A: 64, C: 0, B: 0}, *SORTED)),
         ("writing 'a' destroys 'c'", lambda: moved({A: 0, C: 0}, *LOOP)),
         ("'a' is at 4", lambda: moved({A: 4}, *STEPS)),
         ("'x' is placed in the workspace", lambda: moved({X: 128}, *STEPS)),

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from onnxc.kernel import Axis, Checked, Expr, Index, Program, Status, along, at, compare, load
+from onnxc.expression import Axis, Checked, Expr, Index, Status, along, at, compare, load
+from onnxc.kernel import Program
 from tests.kernels.programs import (
     BOOL,
     FLOAT,

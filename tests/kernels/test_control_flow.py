@@ -6,25 +6,21 @@ import numpy as np
 import pytest
 
 from onnxc.dtypes import BY_NAME, UINT8, numpy_dtype
-from onnxc.kernel import (
+from onnxc.expression import (
     Axis,
-    Branch,
     Buffer,
     Checked,
     Fold,
     Index,
     Load,
-    Loops,
-    Program,
-    Repeat,
     Status,
-    Step,
     along,
     apply,
     at,
     compare,
     load,
 )
+from onnxc.kernel import Branch, Loops, Program, Repeat, Step
 from tests.kernels.programs import (
     BOOL,
     INT64,

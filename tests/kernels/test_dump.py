@@ -3,21 +3,8 @@
 import numpy as np
 
 from onnxc.dump import dump
-from onnxc.kernel import (
-    Axis,
-    Branch,
-    Checked,
-    Fold,
-    Index,
-    Origin,
-    Program,
-    Repeat,
-    Status,
-    along,
-    at,
-    compare,
-    load,
-)
+from onnxc.expression import Axis, Checked, Fold, Index, Status, along, at, compare, load
+from onnxc.kernel import Branch, Origin, Program, Repeat
 from onnxc.passes.plan_memory import plan_memory
 from tests.kernels.programs import BOOL, FLOAT, INT64, buffer, const, constant, copy, over
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from onnxc.dtypes import numpy_dtype
 from onnxc.evaluate import constant_value, run
-from onnxc.kernel import Checked, Program, Status, compare
+from onnxc.expression import Checked, Status, compare
+from onnxc.kernel import Program
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.widen_rows import widen_rows
 from onnxc.tensor import Tensor, constant, elementwise, of_buffer

@@ -8,13 +8,12 @@ import pytest
 from numpy.typing import NDArray
 
 from onnxc.dtypes import BY_NAME, ElementType, numpy_dtype
-from onnxc.kernel import (
+from onnxc.expression import (
     Axis,
     Checked,
     Expr,
     Fold,
     Index,
-    Program,
     Status,
     along,
     apply,
@@ -22,6 +21,7 @@ from onnxc.kernel import (
     compare,
     load,
 )
+from onnxc.kernel import Program
 from tests.kernels.programs import (
     BOOL,
     FLOAT,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onnxc import kernel
+from onnxc import expression
 from onnxc.dtypes import BY_NAME
-from onnxc.kernel import (
+from onnxc.expression import (
     Apply,
     At,
     Axis,
@@ -18,20 +18,16 @@ from onnxc.kernel import (
     Fold,
     Index,
     Load,
-    Program,
     affine,
     along,
     apply,
     at,
     compare,
     load,
-    map_indices,
-    move,
-    replace_loads,
-    substitute,
-    walk,
 )
+from onnxc.kernel import Program
 from onnxc.tensor import Tensor, compute, elementwise, of_buffer
+from onnxc.traversal import map_indices, move, replace_loads, substitute, walk
 from tests.kernels.programs import BOOL, FLOAT, INT64, buffer, const, evaluated, over
 
 DEEP = 20_000
@@ -63,14 +59,14 @@ def test_axes_are_never_equal() -> None:
 
 def test_a_deep_dag_is_built_walked_rewritten_and_freed() -> None:
     gc.collect()
-    before = len(kernel._interned)
+    before = len(expression._interned)
     x, i, j = buffer("x", "input", BOOL, 4), Axis(4), Axis(4)
     deep = chain(load(x, [along(i)]), DEEP)
     assert sum(1 for _ in walk(deep)) == DEEP + 1
     assert substitute(deep, {i: along(j)}) is chain(load(x, [along(j)]), DEEP)
     del deep
     gc.collect()
-    assert len(kernel._interned) == before
+    assert len(expression._interned) == before
 
 
 def test_walk_gives_each_node_once_and_operands_first() -> None:
@@ -83,7 +79,7 @@ def test_walk_gives_each_node_once_and_operands_first() -> None:
 def test_walk_can_stay_outside_of_folds() -> None:
     x, i = buffer("x", "input", FLOAT, 4), Axis(4)
     fold = Fold(FLOAT, "sum", (i,), load(x, [along(i)]))
-    assert list(walk(fold, folds=False)) == [fold]
+    assert list(walk(fold, inner=False)) == [fold]
     assert len(list(walk(fold))) == 2
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onnxc.dtypes import ElementType
+from onnxc.dtypes import INT64, ElementType
 from onnxc.emit.literals import is_finite, literal
-from onnxc.kernel import Apply, At, Axis, Buffer, Const, Expr, Index, Load, static
+from onnxc.emit.ranges import Range, arithmetic_range, fits, range_of
+from onnxc.emit.text import unwrapped
+from onnxc.expression import Apply, At, Axis, Buffer, Const, Expr, Guard, Index, Load, static
+from onnxc.operations import OPERATIONS, Types, plain_text
 
 
 @dataclass
@@ -14,43 +17,69 @@ class Scope:
     """What the text may refer to, and what it turned out to need.
 
     texts     of the expressions that are written already; a name where it is a local
+    ranges    of those that are integers or bools
     functions of runtime_c/ that the text calls
+    terse     leaves out loops that do not move an index
     """
 
     axes: dict[Axis, str]
     pointers: dict[Buffer, str]
     texts: dict[Expr, str] = field(default_factory=dict)
+    ranges: dict[Expr, Range] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
+    terse: bool = False
     compares_floats: bool = False
     needs_math_h: bool = False
 
 
 def expression(node: Expr, scope: Scope) -> str:
     """The text of a node whose operands are in scope.texts; an operand of any C operator."""
+    found = range_of(node, scope.ranges)
+    if found is not None:
+        scope.ranges[node] = found
     match node:
         case Const(dtype, raw):
             scope.needs_math_h |= not is_finite(dtype, raw)
             return literal(dtype, raw)
         case At(_, index):
-            return f"(int64_t)({index_text(index, scope)})"
+            text = index_text(index, scope)
+            return f"(int64_t){text}" if text.isidentifier() else f"(int64_t)({text})"
         case Load(dtype, buffer, (index,)):
             return _load(dtype, buffer, index, scope)
-        case Apply(_, operation, args):
-            return _apply(operation, args, scope)
+        case Apply():
+            return _apply(node, scope)
     raise AssertionError(f"no text for {node}")
 
 
 def index_text(index: Index, scope: Scope) -> str:
-    """Every loop with its stride, in loop order: a stride of 0 is where an operand broadcasts."""
+    """Every loop with its stride, in loop order: a stride of 0 is where an operand broadcasts.
+
+    In kernels with inner loops that would hide the rest: there only what moves the index.
+    """
+    shown = not (scope.terse or index.dynamic) and bool(index.terms or not index.const)
     parts = [
         _term(name, static(index.stride(axis)))
         for axis, name in scope.axes.items()
-        if index.terms or index.dynamic or not index.const
+        if shown or index.stride(axis)
     ]
-    parts += [_term(f"(int64_t){scope.texts[e]}", static(stride)) for e, stride in index.dynamic]
+    for expr, stride in index.dynamic:
+        wide = "" if expr.dtype is INT64 else "(int64_t)"
+        parts.append(_term(wide + scope.texts[expr], static(stride)))
     if index.const or not parts:
         parts.append(str(index.const))
     return " + ".join(parts).replace("+ -", "- ")
+
+
+def bounds_text(guard: Guard, scope: Scope) -> str:
+    """The comparisons that a Guard's bounds need: those that no loop gives already."""
+    tests = []
+    for index, extent in guard.bounds:
+        span, text = index.span(), index_text(index, scope)
+        if span is None or span[0] < 0:
+            tests.append(f"{text} >= 0")
+        if span is None or span[1] >= extent:
+            tests.append(f"{text} < {extent}")
+    return " && ".join(tests)
 
 
 def _term(name: str, stride: int) -> str:
@@ -67,22 +96,38 @@ def _load(dtype: ElementType, buffer: Buffer, index: Index, scope: Scope) -> str
 
 def _call(scope: Scope, function: str, *arguments: str) -> str:
     scope.functions.add(function)
-    return f"{function}({', '.join(arguments)})"
+    return f"{function}({', '.join(map(unwrapped, arguments))})"
 
 
-def _apply(operation: str, args: tuple[Expr, ...], scope: Scope) -> str:
-    texts = [scope.texts[arg] for arg in args]
-    dtype = args[0].dtype
-    match operation:
-        case "equal":
-            if dtype.kind in ("half", "complex", "string"):
-                return _call(scope, f"onnxc_equal_{dtype.name}", *texts)
-            if texts[0] == texts[1] and dtype.kind != "float":
-                return "1"  # two checks of one value: compilers warn of v == v
-            scope.compares_floats |= dtype.kind == "float"
-            return f"({texts[0]} == {texts[1]})"
-        case "truth":
-            return f"({texts[0]} != 0)"
-        case "pack":
-            return _call(scope, f"onnxc_pack{dtype.bits}", *texts)
-    raise AssertionError(f"no text for {operation}")
+def _apply(node: Apply, scope: Scope) -> str:
+    types = Types(node.dtype, tuple(arg.dtype for arg in node.args))
+    texts = [_operand(arg, node, scope) for arg in node.args]
+    scope.compares_floats |= node.operation == "equal" and types.first.kind == "float"
+    scope.needs_math_h |= node.operation in ("is_nan", "is_inf", "signbit")
+
+    def call(function: str, *arguments: str) -> str:
+        return _call(scope, function, *arguments)
+
+    if node.operation == "not" and (unequal := _unequal(node.args[0], scope)):
+        return unequal
+    if fits(arithmetic_range(node, scope.ranges), node.dtype):
+        return plain_text(types, node.operation, texts)
+    return OPERATIONS[node.operation].text(types, call, *texts)
+
+
+def _unequal(equal: Expr, scope: Scope) -> str:
+    """The opposite of a comparison that is written with C's operator and has no name; else ""."""
+    if not isinstance(equal, Apply) or equal.operation != "equal":
+        return ""
+    left, right = (_operand(arg, equal, scope) for arg in equal.args)
+    return f"({left} != {right})" if scope.texts[equal] == f"({left} == {right})" else ""
+
+
+def _operand(arg: Expr, node: Apply, scope: Scope) -> str:
+    """The text of an operand; of a literal plain where another operand says that it is int64."""
+    typed = any(other.dtype is INT64 and not isinstance(other, Const) for other in node.args)
+    if isinstance(arg, Const) and arg.dtype is INT64 and typed:
+        value, _ = scope.ranges[arg]
+        if abs(value) < 2**31:
+            return str(value)
+    return scope.texts[arg]

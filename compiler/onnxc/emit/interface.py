@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from onnxc.emit.literals import Constant
 from onnxc.emit.text import WIDTH, comment, render
-from onnxc.kernel import Buffer, Program
+from onnxc.expression import Buffer
+from onnxc.kernel import Program
 from onnxc.names import comment_text
 
 
@@ -26,12 +27,19 @@ class Banner:
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output as the header shows it."""
+    """A parameter of the run functions as the header shows it.
+
+    direction  input or output
+    sized_by   of an output whose size the data decides, the parameter that receives its shape
+    shape_of   of such a parameter, that output
+    """
 
     buffer: Buffer
     c_name: str
     direction: str
     model: str
+    sized_by: str = ""
+    shape_of: str = ""
 
     @property
     def c_type(self) -> str:
@@ -49,11 +57,18 @@ class Port:
     @property
     def label(self) -> str:
         shape = "".join(f"[{extent}]" for extent in self.buffer.shape)
-        return f'{self.c_name}: {self.buffer.dtype}{shape} "{comment_text(self.buffer.name)}"'
+        typed = f"{self.c_name}: {self.buffer.dtype}"
+        if self.shape_of:
+            return f"{typed}{shape}, the actual shape of {self.shape_of}"
+        most = ", at most " if self.sized_by else ""
+        return f'{typed}{most}{shape} "{comment_text(self.buffer.name)}"'
 
     @property
     def comment(self) -> list[str]:
-        return comment([f"{self.direction} {self.label}"])
+        if not self.sized_by:
+            return comment([f"{self.direction} {self.label}"])
+        told = f"{self.sized_by} receives its actual shape, its elements are the first of the array"
+        return comment([f"{self.direction} {self.label}; {told}. Of the maximum:"])
 
     @property
     def macro(self) -> str:
@@ -86,16 +101,22 @@ def signature(banner: Banner, ports: Sequence[Port], suffix: str, *, workspace: 
 
 
 def header(
-    program: Program, banner: Banner, ports: Sequence[Port], constants: Sequence[Constant]
+    program: Program,
+    banner: Banner,
+    ports: Sequence[Port],
+    constants: Sequence[Constant],
+    types: Collection[str],
 ) -> tuple[str, str]:
-    """The text of the .h, and the hash of it that the .c checks."""
+    """The text of the .h, and the hash of it that the .c checks.
+
+    types   which of the types that C lacks the .c needs: string, complex64, complex128
+    """
     size = program.workspace_size
-    buffers = [port.buffer for port in ports] + [constant.buffer for constant in constants]
     values = {
         **vars(banner),
         "NAME": banner.name.upper(),
         "manual": _manual(program, banner, ports, constants),
-        "types": {buffer.dtype.name for buffer in buffers},
+        "types": types,
         "ports": ports,
         "workspace_size": size,
         "alignment": program.alignment,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from onnxc.dtypes import ElementType, numpy_dtype
-from onnxc.kernel import Buffer
+from onnxc.expression import Buffer
 from onnxc.packing import pack_elements
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from onnxc.kernel import Buffer, Origin
+from onnxc.expression import Buffer
+from onnxc.kernel import Origin
 from onnxc.names import comment_text
 from onnxc.resources import environment
 
@@ -17,11 +18,20 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 100
 """Columns that no line but data passes."""
+LONGEST_PIECE: Final = 64
+"""Columns of what is not broken unless it must."""
 
 
 def render(template: str, **values: Any) -> str:
     """A template's text. For statements templates have the filters wrap and comment."""
     return _environment().get_template(template).render(**values)
+
+
+def render_routine(template: str, **values: Any) -> tuple[str, str]:
+    """The body of a routine's function, and what its template's macro `functions` puts before."""
+    module: Any = _environment().get_template(template).make_module(values)
+    functions = getattr(module, "functions", None)
+    return str(module), functions() if functions else ""
 
 
 @cache
@@ -79,17 +89,41 @@ def wrapped(line: str) -> str:
     return "\n".join(out)
 
 
-_STRING_OR_BREAK: Final = re.compile(
-    r'"(?:[^"\\]|\\.)*"|[\[\]]|(?<=[,;]) |(?<= =) | (?=(?:[-+?:]|==|&&|\|\||\*) )'
+def unwrapped(text: str) -> str:
+    """Without parentheses around the whole, which a statement or an argument does not need."""
+    if not (text.startswith("(") and text.endswith(")")) or '"' in text:
+        return text
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+_TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]]| ')
+_BREAKS: Final = (
+    re.compile(r"(?<=[,;=]) | (?=(?:[?:]|&&|\|\|) )"),
+    re.compile(r"(?<=[,;=]) | (?=(?:[-+?:*]|==|&&|\|\|) )"),
 )
+"""Where a line may break: preferably, and where a piece is too long for a line of its own."""
 
 
-def _pieces(line: str) -> Iterator[str]:
-    """The parts between the places where a line may break: not in a string nor a subscript."""
+def _pieces(line: str, level: int = 0) -> Iterator[str]:
+    """The parts between the places where a line may break: not in a string.
+
+    Nor in a subscript or an operation, unless they are too long.
+    """
     start = depth = 0
-    for found in _STRING_OR_BREAK.finditer(line):
+    parts = []
+    for found in _TOKENS.finditer(line):
         depth += (found[0] == "[") - (found[0] == "]")
-        if found[0] == " " and not depth:
-            yield line[start : found.start()]
+        place = _BREAKS[min(level, 1)].match(line, found.start())
+        if found[0] == " " and place and (level > 1 or not depth):
+            parts.append(line[start : found.start()])
             start = found.end()
-    yield line[start:]
+    for part in (*parts, line[start:]):
+        if len(part) > LONGEST_PIECE and level < 2:
+            yield from _pieces(part, level + 1)
+        else:
+            yield part

@@ -7,29 +7,34 @@ outputs do, and what would grow too large as one expression or be computed again
 from __future__ import annotations
 
 import math
+from collections import Counter
+from dataclasses import replace
 from typing import Any, Final
 
 import onnx_ir as ir
 
-from onnxc.dtypes import UINT8
-from onnxc.kernel import (
+from onnxc.dtypes import BOOL, INT64, UINT8
+from onnxc.expression import (
+    Apply,
     Axis,
     Buffer,
+    Checked,
     Expr,
     Fold,
+    Guard,
     Index,
     Load,
-    Loops,
-    Origin,
-    Program,
     along,
     apply,
+    literal,
     load,
-    walk,
 )
+from onnxc.kernel import Loops, Origin, Program, Step, pending, relocate, with_origins
 from onnxc.names import comment_text
 from onnxc.op import OPSET, REGISTRY, call, schema_at
-from onnxc.tensor import Tensor, compute, literal, of_buffer
+from onnxc.passes.data_sizes import MAXIMUM
+from onnxc.tensor import EXPENSIVE, Sized, Tensor, checks_of_all, compute, full, of_buffer
+from onnxc.traversal import walk
 from onnxc.values import element_type_of, placeholder, shape_text, static_shape
 
 NODE_LIMIT: Final = 64
@@ -51,7 +56,10 @@ class _Lowering:
     """`realized` are the values that some buffer holds; `sizes` bounds nodes and buffers.
 
     `constants` are tensors by the identity of their constant; `aliases` the values that others are
-    only another name of.
+    only another name of; `shapes` has the actual shapes of those whose size the data decides,
+    `actual` the buffers that outputs have for them. Of the steps that operators asked for,
+    `prepared` has each with its origins, `emitted` those that are in the program; `places` are
+    buffers that others stand for.
     """
 
     def __init__(self, graph: ir.Graph, plain: bool) -> None:
@@ -62,9 +70,14 @@ class _Lowering:
         self.tensors: dict[ir.Value, Tensor] = {}
         self.constants: dict[int, Tensor] = {}
         self.aliases: dict[ir.Value, ir.Value] = {}
+        self.shapes: dict[ir.Value, Tensor] = {}
+        self.actual: dict[Buffer, Buffer] = {}
         self.realized: set[ir.Value] = set()
         self.sizes: dict[Expr, tuple[int, int, bool]] = {}
-        self.steps: list[Loops] = []
+        self.prepared: dict[Step, Step] = {}
+        self.emitted: set[Step] = set()
+        self.places: dict[Buffer, Buffer] = {}
+        self.steps: list[Step] = []
 
     def program(self) -> Program:
         inputs = [_interface(value, "input") for value in self.graph.inputs]
@@ -72,27 +85,65 @@ class _Lowering:
         for value, buffer in zip(self.graph.inputs, inputs, strict=True):
             self.tensors[value] = _of_input(buffer)
         pending = list(zip(self.graph.outputs, outputs, strict=True))
+        self.actual = {b: _shape_buffer(b) for value, b in pending if value.meta.get(MAXIMUM)}
         first = dict(reversed(pending))
         for node in self.graph:
             if not _is_constant(node):
                 self._node(node, first)
         for value, buffer in pending:
             if value not in self.realized or first[value] is not buffer:
-                self._store(buffer, self._tensor(value), self._computed_by(value))
-        return Program(tuple(inputs), tuple(outputs), tuple(self.steps), self._notes())
+                self._store_output(value, buffer)
+        steps, notes = tuple(self.steps), self._notes()
+        return Program(tuple(inputs), tuple(outputs), steps, notes, self.actual)
 
     def _node(self, node: ir.Node, outputs: dict[ir.Value, Buffer]) -> None:
         inputs = [None if value is None else self._tensor(value) for value in node.inputs]
-        for value, tensor in call(REGISTRY[node.domain, node.op_type], node, inputs):
+        places: list[tuple[ir.Value, Buffer]] = []
+        for value, result in call(REGISTRY[node.domain, node.op_type], node, inputs):
+            if isinstance(result, Sized):
+                self.shapes[value] = result.shape
+            tensor = result.tensor if isinstance(result, Sized) else result
             self.tensors[value] = tensor
+            steps = list(pending(_storing(tensor), done=self.prepared))
+            writes = Counter(buffer for step in steps for buffer in step.writes())
+            for step in steps:
+                unchanged = isinstance(step, Loops) and writes[step.out] == 1
+                stored = inputs if unchanged else []
+                self.prepared[step] = self._prepared(step, node, stored, value)
             for source, operand in zip(node.inputs, inputs, strict=True):
                 if source is not None and operand is tensor:
                     self.aliases[value] = self.aliases.get(source, source)
             if value in outputs:
-                self._realize(value, outputs[value])
+                places.append((value, outputs[value]))
             elif self.plain or self._needs_buffer(value, tensor):
                 shape, dtype = tensor.shape, tensor.dtype
-                self._realize(value, Buffer(value.name or "", shape, dtype, "workspace"))
+                places.append((value, Buffer(value.name or "", shape, dtype, "workspace")))
+        for value, buffer in places:  # all of them before the step that fills several
+            self._take_over(buffer, self.tensors[value])
+            if buffer in self.actual:
+                self._take_over(self.actual[buffer], self.shapes[value])
+        for value, buffer in places:
+            self._realize(value, buffer)
+
+    def _prepared(
+        self, step: Step, node: ir.Node, inputs: list[Tensor | None], value: ir.Value
+    ) -> Step:
+        """A step that an operator asked for, as the work of the nodes that it computes.
+
+        One that stores one of `inputs`, and whose buffer no other step changes afterwards, gives
+        that value a buffer, for its other readers too.
+        """
+        for source, operand in zip(node.inputs, inputs, strict=False):
+            if source is None or operand is None or source in self.realized:
+                continue
+            if isinstance(step, Loops) and _stores(step, operand) and not operand.buffer:
+                origins = self._computed_by(source)
+                shape, dtype = operand.shape, operand.dtype
+                self.places[step.out] = Buffer(source.name or "", shape, dtype, "workspace")
+                self.tensors[source] = of_buffer(step.out)
+                self.realized.add(source)
+                return with_origins(replace(step, role=""), origins)
+        return with_origins(step, self._computed_by(value))
 
     def _tensor(self, value: ir.Value) -> Tensor:
         """A constant that several names have is one tensor, so that it is written once."""
@@ -104,50 +155,88 @@ class _Lowering:
         return self.tensors[value]
 
     def _needs_buffer(self, value: ir.Value, tensor: Tensor) -> bool:
-        nodes, buffers, folds = self._size(tensor.value)
+        nodes, buffers, costly = self._size(tensor.value)
         if nodes > NODE_LIMIT or buffers > BUFFER_LIMIT:
             return True
         readers = {use.node for use in value.uses()}
-        if folds and any(_elements(reader) > tensor.elements for reader in readers):
+        if costly and any(_elements(reader) > tensor.elements for reader in readers):
             return True
-        return len(readers) > 1 and (folds or nodes > REPEAT_LIMIT)
+        return len(readers) > 1 and (costly or nodes > REPEAT_LIMIT)
 
     def _size(self, root: Expr) -> tuple[int, int, bool]:
-        """Upper bounds of the distinct nodes and buffers, exact where large; if there is a Fold."""
+        """Upper bounds of the distinct nodes and buffers, exact where large; if any is costly."""
         if root not in self.sizes:
-            parts = [self.sizes.get(operand) for operand in set(root.operands())]
+            inner = (root.value,) if isinstance(root, Fold | Guard) else ()
+            parts = [self.sizes.get(operand) for operand in {*root.operands(), *inner}]
             known = [part for part in parts if part is not None]
             nodes = 1 + sum(part[0] for part in known)
             buffers = isinstance(root, Load) + sum(part[1] for part in known)
-            folds = isinstance(root, Fold) or any(part[2] for part in known)
+            costly = _is_costly(root) or any(part[2] for part in known)
             if len(known) < len(parts) or nodes > NODE_LIMIT or buffers > BUFFER_LIMIT:
                 reached = list(walk(root))
                 nodes = len(reached)
                 buffers = len({node.buffer for node in reached if isinstance(node, Load)})
-                folds = any(isinstance(node, Fold) for node in reached)
-            self.sizes[root] = nodes, buffers, folds
+                costly = any(map(_is_costly, reached))
+            self.sizes[root] = nodes, buffers, costly
         return self.sizes[root]
 
     def _realize(self, value: ir.Value, buffer: Buffer) -> None:
-        self._store(buffer, self.tensors[value], self._computed_by(value))
+        self._store_output(value, buffer)
         self.realized.add(value)
         self.aliases.pop(value, None)
         if not buffer.packed:
             self.tensors[value] = of_buffer(buffer)
 
+    def _store_output(self, value: ir.Value, buffer: Buffer) -> None:
+        """Fills the buffer, and that of its actual shape."""
+        origins = self._computed_by(value)
+        self._store(buffer, self._tensor(value), origins)
+        if buffer in self.actual:
+            self._store(self.actual[buffer], self.shapes[value], origins)
+            self.shapes[value] = of_buffer(self.actual[buffer])
+
     def _store(self, out: Buffer, tensor: Tensor, origins: tuple[Origin, ...]) -> None:
         if tensor.elements == 0:
+            self._store_checks(tensor, origins)
             return
-        if not out.packed:
-            where = tuple(along(axis) for axis in tensor.axes)
-            self.steps.append(Loops(out, where, tensor.axes, tensor.value, origins))
+        taken = self._take_over(out, tensor)
+        self._emit(*pending(_storing(tensor), done=self.emitted))
+        if taken:
             return
         source = tensor.buffer
+        if not out.packed:
+            where = tuple(along(axis) for axis in tensor.axes)
+            self._emit(Loops(out, where, tensor.axes, tensor.value, origins))
+            return
         if source is None:
             source = Buffer("", tensor.shape, tensor.dtype, "workspace")
             self._store(source, tensor, origins)
             origins = ()
-        self.steps.extend(_pack(out, source, origins))
+        self._emit(*_pack(out, source, origins))
+
+    def _store_checks(self, tensor: Tensor, origins: tuple[Origin, ...]) -> None:
+        """Of a tensor without elements: what it reports all the same, as one bool."""
+        if checks := checks_of_all(tensor):
+            value: Expr = literal(BOOL, True)
+            for check in checks:
+                value = Checked(BOOL, value, check.condition, check.code)
+            self._store(Buffer("", (), BOOL, "workspace"), full((), value), origins)
+
+    def _take_over(self, out: Buffer, tensor: Tensor) -> bool:
+        """Whether the steps that are to fill the tensor's buffer fill `out` instead of a copy."""
+        source = tensor.buffer
+        if source is None or not source.made_by or out.packed:
+            return False
+        if source not in self.places and not any(s in self.emitted for s in source.made_by):
+            self.places[source] = out
+        return self.places.get(source) is out
+
+    def _emit(self, *steps: Step) -> None:
+        for step in steps:
+            if step in self.emitted:
+                continue
+            self.emitted.add(step)
+            self.steps.append(relocate(self.prepared.get(step, step), self.places))
 
     def _computed_by(self, value: ir.Value) -> tuple[Origin, ...]:
         """The nodes between the buffers that exist and `value`, in the order of the graph.
@@ -183,6 +272,23 @@ class _Lowering:
         return tuple(notes + [(_origin_of(node), "no output needs it") for node in unused])
 
 
+def _storing(tensor: Tensor) -> Loops:
+    """The kernel that would store the tensor, to ask what it needs."""
+    out = Buffer("", tensor.shape, tensor.dtype, "workspace")
+    return Loops(out, tuple(along(axis) for axis in tensor.axes), tensor.axes, tensor.value)
+
+
+def _stores(step: Loops, tensor: Tensor) -> bool:
+    """Whether the step stores the tensor, all of it and nothing else."""
+    where = tuple(along(axis) for axis in tensor.axes)
+    return step.value is tensor.value and step.out.shape == tensor.shape and step.where == where
+
+
+def _is_costly(node: Expr) -> bool:
+    """Whether its value is to be kept rather than computed again."""
+    return isinstance(node, Fold) or (isinstance(node, Apply) and node.operation in EXPENSIVE)
+
+
 def _elements(node: ir.Node) -> int:
     """Of the largest output: how often a node computes what it reads."""
     shapes = (static_shape(value) or () for value in node.outputs if value.name)
@@ -198,6 +304,11 @@ def _interface(value: ir.Value, kind: str) -> Buffer:
     assert shape is not None
     assert value.dtype is not None
     return Buffer(value.name or "", shape, element_type_of(value.dtype), kind)
+
+
+def _shape_buffer(buffer: Buffer) -> Buffer:
+    """For the actual shape of an output."""
+    return Buffer(f"{buffer.name}_shape", (len(buffer.shape),), INT64, "output")
 
 
 def _of_input(buffer: Buffer) -> Tensor:
@@ -230,8 +341,9 @@ def _origin_of(node: ir.Node) -> Origin:
     schema = schema_at(node.domain, node.op_type, version)
     since = schema.since_version if schema else version
     reads = ", ".join(map(_shown, filter(None, node.inputs)))
-    makes = ", ".join(map(_shown, node.outputs))
-    name = node.name or node.outputs[0].name or ""
+    outputs = [value for value in node.outputs if value.name]
+    makes = ", ".join(map(_shown, outputs))
+    name = node.name or next((value.name for value in outputs if value.name), "")
     return Origin(f"{node.op_type}-{since}", name, f"{reads} -> {makes}".lstrip())
 
 

@@ -9,7 +9,9 @@ import numpy as np
 
 from onnxc.dtypes import INT64_MAX, UINT8
 from onnxc.errors import ModelError, Problem
-from onnxc.kernel import ALIGNMENT, Branch, Buffer, Load, Loops, Program, Repeat, Step, walk
+from onnxc.expression import Buffer, Load
+from onnxc.kernel import ALIGNMENT, Branch, Loops, Program, Repeat, Step
+from onnxc.traversal import walk
 
 
 def plan_memory(program: Program) -> Program:
@@ -113,11 +115,13 @@ def _overwritable(step: Loops, buffer: Buffer) -> bool:
 
     A plain copy is memcpy, which needs two places.
     """
-    if buffer is step.out or buffer.bytes != step.out.bytes or isinstance(step.value, Load):
+    if step.partial or isinstance(step.value, Load):
+        return False
+    if buffer is step.out or buffer.bytes != step.out.bytes:
         return False
     if buffer.dtype.c_type != step.out.dtype.c_type or not _one_to_one(step):
         return False
-    loads = [n for n in walk(step.value) if isinstance(n, Load) and n.buffer is buffer]
+    loads = [n for n in walk(*step.roots()) if isinstance(n, Load) and n.buffer is buffer]
     return all(node.flat == step.where[0] for node in loads)
 
 

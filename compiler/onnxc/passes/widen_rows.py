@@ -11,23 +11,9 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Final
 
-from onnxc.kernel import (
-    At,
-    Axis,
-    Buffer,
-    Checked,
-    Fold,
-    Load,
-    Loops,
-    Program,
-    along,
-    load,
-    map_loops,
-    move,
-    replace_loads,
-    substitute,
-    walk,
-)
+from onnxc.expression import At, Axis, Buffer, Checked, Fold, Guard, Load, along, load
+from onnxc.kernel import Loops, Program, map_loops
+from onnxc.traversal import move, replace_loads, substitute, walk
 
 SHORT: Final = 64
 """Inner loops shorter than this are widened."""
@@ -102,7 +88,7 @@ def _rows_left(loops: Loops, row: _Row) -> list[Loops]:
 
 def _short_row(loops: Loops) -> _Row | None:
     """The row to widen: every load either walks the two loops as one or repeats in each row."""
-    if len(loops.axes) < 2 or loops.axes[-1].extent >= SHORT:
+    if loops.partial or len(loops.axes) < 2 or loops.axes[-1].extent >= SHORT:
         return None
     outer, inner = loops.axes[-2:]
     if not loops.where[0].walks_as_one(outer, inner):
@@ -110,7 +96,7 @@ def _short_row(loops: Loops) -> _Row | None:
     repeating = []
     for node in walk(loops.value):
         # Of the codes that a kernel finds it tells the lowest: with Checked it must stay whole.
-        if isinstance(node, Fold | At | Checked):
+        if isinstance(node, Fold | At | Checked | Guard):
             return None
         if isinstance(node, Load) and node.flat.dynamic:
             return None

@@ -6,8 +6,19 @@
  */
 #include "broadcast.h"
 
-#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic") /* at -O2 too */
+/* No products fused into sums: the same bits on every target. Vectors at -O2 too. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__OPTIMIZE__) && defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#endif
+
+/* Kernels stay functions: gcc 12 mixes up the restrict pointers of those that it inlines. */
+#undef ONNXC_KERNEL
+#if defined(__GNUC__) && !defined(__clang__)
+#define ONNXC_KERNEL __attribute__((noinline, noclone))
+#else
+#define ONNXC_KERNEL
 #endif
 
 #if BROADCAST_INTERFACE != 0x8d73b129u
@@ -20,7 +31,8 @@
 #endif
 
 /* Equal-19 'compare': A float[3][1][5], B float[4][1] -> C bool[3][4][5] */
-static void equal_0(const float *restrict a, const float *restrict b, uint8_t *restrict out)
+static ONNXC_KERNEL void equal_0(const float *restrict a, const float *restrict b,
+        uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 3; i++) {
         for (int32_t j = 0; j < 4; j++) {

@@ -33,7 +33,9 @@ typedef enum onnxc_status {
     ONNXC_OK = 0,
     ONNXC_MISALIGNED_WORKSPACE = 1,
     ONNXC_INDEX_OUT_OF_RANGE = 2,
-    ONNXC_DIVISION_BY_ZERO = 4
+    ONNXC_DIVISION_BY_ZERO = 4,
+    ONNXC_SHAPE_MISMATCH = 8,
+    ONNXC_VALUE_OUT_OF_RANGE = 16
 } onnxc_status;
 #endif
 

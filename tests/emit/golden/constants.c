@@ -6,8 +6,19 @@
  */
 #include "constants.h"
 
-#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic") /* at -O2 too */
+/* No products fused into sums: the same bits on every target. Vectors at -O2 too. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__OPTIMIZE__) && defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#endif
+
+/* Kernels stay functions: gcc 12 mixes up the restrict pointers of those that it inlines. */
+#undef ONNXC_KERNEL
+#if defined(__GNUC__) && !defined(__clang__)
+#define ONNXC_KERNEL __attribute__((noinline, noclone))
+#else
+#define ONNXC_KERNEL
 #endif
 
 #if CONSTANTS_INTERFACE != 0x07b42203u
@@ -39,13 +50,14 @@ static const union w_image { unsigned char bytes[3][32]; float values[20]; } w_i
 #endif
 
 /* Equal-19 'one': x_one float[1], one float[1] -> y_one bool[1] */
-static void equal_0(const float *restrict a, uint8_t *restrict out)
+static ONNXC_KERNEL void equal_0(const float *restrict a, uint8_t *restrict out)
 {
     out[0] = a[0] == 0.5f;
 }
 
 /* Equal-19 'values': x_values float[4], values float[4] -> y_values bool[4] */
-static void equal_1(const float *restrict a, const float *restrict b, uint8_t *restrict out)
+static ONNXC_KERNEL void equal_1(const float *restrict a, const float *restrict b,
+        uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 4; i++) {
         out[i] = a[i] == b[i];
@@ -53,7 +65,8 @@ static void equal_1(const float *restrict a, const float *restrict b, uint8_t *r
 }
 
 /* Equal-19 'image': x_image float[20], image float[20] -> y_image bool[20] */
-static void equal_2(const float *restrict a, const float *restrict b, uint8_t *restrict out)
+static ONNXC_KERNEL void equal_2(const float *restrict a, const float *restrict b,
+        uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 20; i++) {
         out[i] = a[i] == b[i];

@@ -8,8 +8,19 @@
 
 #include <string.h>
 
-#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic") /* at -O2 too */
+/* No products fused into sums: the same bits on every target. Vectors at -O2 too. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__OPTIMIZE__) && defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#endif
+
+/* Kernels stay functions: gcc 12 mixes up the restrict pointers of those that it inlines. */
+#undef ONNXC_KERNEL
+#if defined(__GNUC__) && !defined(__clang__)
+#define ONNXC_KERNEL __attribute__((noinline, noclone))
+#else
+#define ONNXC_KERNEL
 #endif
 
 #if PACKED_INTERFACE != 0xa6f35efau
@@ -38,25 +49,16 @@ static inline uint8_t onnxc_pack4(int a, int b)
 static const uint8_t w_known[4]; /* "known" int4[7] */
 
 /* Identity-25 'copy': x int4[7] -> copy int4[7] */
-static void identity_0(const uint8_t *restrict a, uint8_t *restrict out)
+static ONNXC_KERNEL void identity_0(const uint8_t *restrict a, uint8_t *restrict out)
 {
     memcpy(out, a, 3 * sizeof *out);
 }
 
 /* Identity-25 'copy': x int4[7] -> copy int4[7]
  * here: the last byte */
-static void identity_1(const uint8_t *restrict a, uint8_t *restrict out)
+static ONNXC_KERNEL void identity_1(const uint8_t *restrict a, uint8_t *restrict out)
 {
     out[3] = onnxc_pack4(onnxc_load_int4(a, 6), 0);
-}
-
-/* Identity-25 'known': w int4[7] -> known int4[7] */
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((noinline, noclone)) /* gcc 12 with AVX-512 copies some known bytes wrongly */
-#endif
-static void identity_2(const uint8_t *restrict a, uint8_t *restrict out)
-{
-    memcpy(out, a, 3 * sizeof *out);
 }
 
 onnxc_status packed_run(const uint8_t x[4], uint8_t copy[4], uint8_t known[4],
@@ -69,7 +71,7 @@ onnxc_status packed_run(const uint8_t x[4], uint8_t copy[4], uint8_t known[4],
     /* Identity-25 'copy': the last byte */
     identity_1(x, copy);
     /* Identity-25 'known' */
-    identity_2(w_known, known);
+    identity_0(w_known, known);
     /* Identity-25 'known': the last byte */
     identity_1(w_known, known);
 

@@ -8,8 +8,19 @@
 
 #include <string.h>
 
-#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic") /* at -O2 too */
+/* No products fused into sums: the same bits on every target. Vectors at -O2 too. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__OPTIMIZE__) && defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#endif
+
+/* Kernels stay functions: gcc 12 mixes up the restrict pointers of those that it inlines. */
+#undef ONNXC_KERNEL
+#if defined(__GNUC__) && !defined(__clang__)
+#define ONNXC_KERNEL __attribute__((noinline, noclone))
+#else
+#define ONNXC_KERNEL
 #endif
 
 #if STRINGS_INTERFACE != 0x5652bb06u
@@ -39,7 +50,7 @@ static inline uint8_t onnxc_equal_string(onnxc_string a, onnxc_string b)
 static const onnxc_string w_w[3]; /* "w" string[3] */
 
 /* Equal-19 'same': x string[2][1], w string[3] -> same bool[2][3] */
-static void equal_0(const onnxc_string *restrict a, const onnxc_string *restrict b,
+static ONNXC_KERNEL void equal_0(const onnxc_string *restrict a, const onnxc_string *restrict b,
         uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 2; i++) {
@@ -50,10 +61,7 @@ static void equal_0(const onnxc_string *restrict a, const onnxc_string *restrict
 }
 
 /* Identity-25 'words': w string[3] -> words string[3] */
-#if defined(__GNUC__) && !defined(__clang__)
-__attribute__((noinline, noclone)) /* gcc 12 with AVX-512 copies some known bytes wrongly */
-#endif
-static void identity_1(const onnxc_string *restrict a, onnxc_string *restrict out)
+static ONNXC_KERNEL void identity_1(const onnxc_string *restrict a, onnxc_string *restrict out)
 {
     memcpy(out, a, 3 * sizeof *out);
 }

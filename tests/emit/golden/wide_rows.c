@@ -6,8 +6,19 @@
  */
 #include "wide_rows.h"
 
-#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic") /* at -O2 too */
+/* No products fused into sums: the same bits on every target. Vectors at -O2 too. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__OPTIMIZE__) && defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#endif
+
+/* Kernels stay functions: gcc 12 mixes up the restrict pointers of those that it inlines. */
+#undef ONNXC_KERNEL
+#if defined(__GNUC__) && !defined(__clang__)
+#define ONNXC_KERNEL __attribute__((noinline, noclone))
+#else
+#define ONNXC_KERNEL
 #endif
 
 #if WIDE_ROWS_INTERFACE != 0x6d0fabf7u
@@ -25,7 +36,7 @@
 /* Equal-19 'rows': x float[1000][3], row float[3] -> same bool[1000][3]
  * Equal-19 'y': same bool[1000][3], flag bool[1] -> y bool[1000][3]
  * here: the row of 3, repeated 64 times */
-static void equal_0(const float *restrict a, float *restrict out)
+static ONNXC_KERNEL void equal_0(const float *restrict a, float *restrict out)
 {
     for (int32_t i = 0; i < 64; i++) {
         for (int32_t j = 0; j < 3; j++) {
@@ -37,8 +48,8 @@ static void equal_0(const float *restrict a, float *restrict out)
 /* Equal-19 'rows': x float[1000][3], row float[3] -> same bool[1000][3]
  * Equal-19 'y': same bool[1000][3], flag bool[1] -> y bool[1000][3]
  * here: 64 rows at a time, against the repeated row */
-static void equal_1(const float *restrict a, const float *restrict b, const uint8_t *restrict c,
-        uint8_t *restrict out)
+static ONNXC_KERNEL void equal_1(const float *restrict a, const float *restrict b,
+        const uint8_t *restrict c, uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 15; i++) {
         for (int32_t j = 0; j < 192; j++) {
@@ -50,13 +61,13 @@ static void equal_1(const float *restrict a, const float *restrict b, const uint
 /* Equal-19 'rows': x float[1000][3], row float[3] -> same bool[1000][3]
  * Equal-19 'y': same bool[1000][3], flag bool[1] -> y bool[1000][3]
  * here: the rows left over */
-static void equal_2(const float *restrict a, const float *restrict b, const uint8_t *restrict c,
-        uint8_t *restrict out)
+static ONNXC_KERNEL void equal_2(const float *restrict a, const float *restrict b,
+        const uint8_t *restrict c, uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 40; i++) {
         for (int32_t j = 0; j < 3; j++) {
-            out[i * 3 + j + 2880] = (a[i * 3 + j + 2880] == b[i * 0 + j])
-                    == (c[i * 0 + j * 0] != 0);
+            out[i * 3 + j + 2880] = (a[i * 3 + j + 2880] == b[i * 0 + j]) == (c[i * 0 + j * 0] !=
+                    0);
         }
     }
 }
@@ -79,12 +90,12 @@ onnxc_status wide_rows_run(const float x[3000], const float row[3], const uint8_
     if ((uintptr_t)arena % 64 != 0)
         return ONNXC_MISALIGNED_WORKSPACE;
 #endif
-    float *const row_2 = (float *)(void *)(arena + 0); /* float[192] */
+    float *const row_of_3 = (float *)(void *)(arena + 0); /* float[192] */
 
     /* Equal-19 'rows', Equal-19 'y': the row of 3, repeated 64 times */
-    equal_0(row, row_2);
+    equal_0(row, row_of_3);
     /* Equal-19 'rows', Equal-19 'y': 64 rows at a time, against the repeated row */
-    equal_1(x, row_2, flag, y);
+    equal_1(x, row_of_3, flag, y);
     /* Equal-19 'rows', Equal-19 'y': the rows left over */
     equal_2(x, row, flag, y);
 
