@@ -96,16 +96,22 @@ def new_memory(interface: Interface) -> Memory:
     return Memory(np.empty(interface.shape, numpy_dtype(dtype)))
 
 
-def from_memory(interface: Interface, memory: Memory, ffi: Any) -> NDArray[Any]:
-    """An output as the user sees it; strings are copied out of what they point into."""
+def from_memory(
+    interface: Interface, memory: Memory, ffi: Any, actual: NDArray[np.int64] | None = None
+) -> NDArray[Any]:
+    """An output as the user sees it; strings are copied out of what they point into.
+
+    actual  the shape of an output whose size the data decides: its elements are the first
+    """
     dtype = interface.dtype
+    shape = interface.shape if actual is None else tuple(map(int, actual))
+    count = math.prod(shape)
     if dtype.kind == "string":
-        strings = [_string_at(ffi, address, size) for address, size in memory.data.tolist()]
-        return object_array(strings, interface.shape)
+        strings = [_string_at(ffi, address, size) for address, size in memory.data[:count].tolist()]
+        return object_array(strings, shape)
     if dtype.packed:
-        unpacked = unpack_elements(memory.data, elements(interface), dtype)
-        return unpacked.reshape(interface.shape)
-    return memory.data
+        return unpack_elements(memory.data, count, dtype).reshape(shape)
+    return memory.data if actual is None else memory.data.reshape(-1)[:count].reshape(shape)
 
 
 def object_array(values: Sequence[object], shape: tuple[int, ...]) -> NDArray[Any]:

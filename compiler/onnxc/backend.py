@@ -2,7 +2,8 @@
 
     onnxc.backend.prepare(model).run([x, y])
 
-Supports the device "CPU". Outputs come in the model's order, as a named tuple.
+Supports the device "CPU". Outputs come in the model's order, as a named tuple. Open dimensions of a
+model take their sizes from the arrays that it is run with.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from onnx.helper import (
 
 from onnxc.compiled import CompiledModel, compile
 from onnxc.errors import ModelError, UsageError
-from onnxc.pipeline import compile_model
+from onnxc.passes.bind import OpenDim, OpenDimsProblem, bind_dims, open_dims
+from onnxc.passes.load import load
 
 
 class OnnxcRep(BackendRep):
@@ -35,7 +37,38 @@ class OnnxcRep(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """`inputs`: arrays in the model's order, or by name; a single array for one input."""
-        return self._outputs(*self._model.run(_by_name(self._model, inputs)).values())
+        names = [interface.name for interface in self._model.inputs]
+        return self._outputs(*self._model.run(_by_name(names, inputs)).values())
+
+
+class OpenRep(BackendRep):
+    """A prepared model with open dimensions, compiled for each set of sizes that it is run with."""
+
+    def __init__(
+        self, model: onnx.ModelProto, dims: Mapping[str, int] | None, name: str | None
+    ) -> None:
+        """
+        dims  sizes of some of the open dimensions
+        name  the C prefix
+        """
+        loaded = load(model)
+        bind_dims(loaded, dims or {})
+        self._model, self._dims, self._name = model, dict(dims or {}), name
+        self._inputs = [value.name or "" for value in loaded.graph.inputs]
+        self._open = open_dims(loaded)
+        self._prepared: dict[tuple[int, ...], OnnxcRep] = {}
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """As OnnxcRep.run; also raises ModelError where the model cannot have these sizes."""
+        values = _by_name(self._inputs, inputs)
+        sizes: dict[str, int] = {}
+        for dim in self._open:
+            sizes.setdefault(dim.key, _size(dim, values))
+        key = tuple(sizes.values())
+        if key not in self._prepared:
+            dims = self._dims | sizes
+            self._prepared[key] = OnnxcRep(compile(self._model, dims=dims, name=self._name))
+        return self._prepared[key].run(values)
 
 
 class OnnxcBackend(Backend):
@@ -45,24 +78,33 @@ class OnnxcBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether onnxc can compile the model for the device."""
+        """Whether onnxc can compile the model for the device, as far as sizes do not decide it."""
         if not cls.supports_device(device):
             return False
         try:
-            compile_model(model)
+            cls.prepare(model, device, **kwargs)
         except ModelError:
             return False
         return True
 
     @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> OnnxcRep:
+    def prepare(
+        cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any
+    ) -> OnnxcRep | OpenRep:
         """Compiles the model; of `kwargs`, `dims` and `name` are those of onnxc.compile.
 
-        Raises ModelError, and UsageError for another device than CPU.
+        Where dimensions stay open, the first run compiles. Raises ModelError, and UsageError for
+        another device than CPU.
         """
         if not cls.supports_device(device):
             raise UsageError(f"device '{device}' is not supported; use 'CPU'")
-        return OnnxcRep(compile(model, dims=kwargs.get("dims"), name=kwargs.get("name")))
+        dims, name = kwargs.get("dims"), kwargs.get("name")
+        try:
+            return OnnxcRep(compile(model, dims=dims, name=name))
+        except ModelError as error:
+            if not all(isinstance(problem, OpenDimsProblem) for problem in error.problems):
+                raise
+        return OpenRep(model, dims, name)
 
     @classmethod
     def run_model(
@@ -88,11 +130,20 @@ class OnnxcBackend(Backend):
         return cls.run_model(model, values, device, **kwargs)
 
 
-def _by_name(model: CompiledModel, inputs: Any) -> Mapping[str, Any]:
+def _size(dim: OpenDim, inputs: Mapping[str, Any]) -> int:
+    """Raises UsageError where the input is missing or has no such axis."""
+    if dim.input not in inputs:
+        raise UsageError(f"input '{dim.input}': missing")
+    shape = np.shape(inputs[dim.input])
+    if dim.axis >= len(shape):
+        raise UsageError(f"{dim.place} needs a size; the array has rank {len(shape)}")
+    return int(shape[dim.axis])
+
+
+def _by_name(names: Sequence[str], inputs: Any) -> Mapping[str, Any]:
     if isinstance(inputs, Mapping):
         return inputs
     values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-    names = [interface.name for interface in model.inputs]
     if len(values) != len(names):
         raise UsageError(
             f"{len(values)} inputs given; the model has {len(names)}: {', '.join(names)}"

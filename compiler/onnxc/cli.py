@@ -16,8 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from onnxc import __version__, output
+from onnxc import output
 from onnxc.errors import ModelError, OnnxcError, ToolError, UsageError
+from onnxc.options import (
+    check_exists,
+    debug_help_option,
+    dim_option,
+    fix_option,
+    json_option,
+    model_argument,
+    version_option,
+)
 from onnxc.report.text import printable, some
 
 if TYPE_CHECKING:
@@ -25,12 +34,6 @@ if TYPE_CHECKING:
 
 VALUES_DIFFER: Final = 3
 INTERRUPTED: Final = 130
-DEBUG_HELP: Final = """
-For those who work on onnxc itself:
-  --dump-after PASS  of compile: prints the model as it is after that pass to
-                     standard error. Passes:
-                     {passes}
-  ONNXC_DEBUG=1      in the environment: an internal error shows its traceback."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,24 +93,6 @@ def _joined(fact: str, remedy: str) -> str:
     return f"{fact}; {remedy}"
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
-    """A question where `word` is nearly one of `known`, folder and suffix aside; else nothing."""
-    by_stem = {Path(name).stem: name for name in known}
-    close = difflib.get_close_matches(Path(word).stem, by_stem, n=1, cutoff=0.75)
-    return f"; did you mean {by_stem[close[0]]}?" if close else ""
-
-
-def _check_exists(word: str, verbs: Iterable[str] = ()) -> None:
-    """Raises UsageError where there is no file `word`, which might be a misspelt verb, too."""
-    path = Path(word)
-    if os.path.lexists(word):
-        return
-    models = [str(path.parent / near.name) for near in path.parent.glob("*.onnx")]
-    if not verbs or word.endswith(".onnx") or os.sep in word:
-        raise UsageError(f"no such file: {word}{_meant(word, models)}")
-    raise UsageError(f"no verb or file '{word}'{_meant(word, [*verbs, *models])}")
-
-
 def _internal_error(fact: str) -> int:
     if os.environ.get("ONNXC_DEBUG") == "1":
         _say(traceback.format_exc().rstrip())
@@ -127,7 +112,7 @@ class Commands(click.Group):
         if first in self.commands or first in own:
             return super().parse_args(ctx, args)
         if not first.startswith("-"):
-            _check_exists(first, self.commands)
+            check_exists(first, self.commands)
         return super().parse_args(ctx, ["compile", *args])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -139,74 +124,10 @@ class Commands(click.Group):
         super().format_commands(ctx, formatter)
 
 
-def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
-        with output.standard_output() as stream:
-            print(f"onnxc {__version__}", file=stream)
-        context.exit()
-
-
-def _print_debug_help(context: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
-        from onnxc.pipeline import PASS_NAMES
-
-        with output.standard_output() as stream:
-            print(context.get_help(), file=stream)
-            print(DEBUG_HELP.format(passes=" ".join(PASS_NAMES)), file=stream)
-        context.exit()
-
-
-def _dimensions(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
-    """KEY=N options as a mapping; whether the model has such dimensions is for bind to say."""
-    found: dict[str, int] = {}
-    for value in values:
-        key, _equals, number = value.rpartition("=")
-        if re.fullmatch(r"[0-9]*\.\.[0-9]*", number):
-            raise UsageError(f"--dim {value}: ranges are not supported yet; give one number")
-        if not key or not re.fullmatch(r"[0-9]{1,19}", number):
-            raise UsageError(f"--dim {value}: write KEY=N with a number N of 0 or more")
-        if found.setdefault(key, int(number)) != int(number):
-            raise UsageError(f"--dim {key} is given twice: {found[key]} and {int(number)}")
-    return found
-
-
-def _model(_: click.Context, __: click.Parameter, path: Path) -> Path:
-    _check_exists(str(path))
-    return path
-
-
 def _license(_: click.Context, __: click.Parameter, value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9.+:() -]{1,200}", value):
         raise UsageError(f"--license {value}: not an SPDX licence expression, such as Apache-2.0")
     return value
-
-
-version_option = click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the version and exit.",
-)
-debug_help_option = click.option(
-    "--help-debug",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    hidden=True,
-    callback=_print_debug_help,
-)
-dim_option = click.option(
-    "--dim",
-    "dims",
-    multiple=True,
-    metavar="KEY=N",
-    callback=_dimensions,
-    help="Fix an open dimension: its name, or INPUT:AXIS. Repeatable.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-model_argument = click.argument("model", type=click.Path(path_type=Path), callback=_model)
 
 
 @click.group(
@@ -240,6 +161,7 @@ def commands() -> None:
 )
 @click.option("--name", metavar="ID", help="Prefix of the C names. Default: OUT's stem.")
 @dim_option
+@fix_option
 @click.option(
     "--license",
     "license_",
@@ -259,6 +181,7 @@ def compile_command(
     out: Path | None,
     name: str | None,
     dims: dict[str, int],
+    fix: dict[str, str],
     license_: str,
     force: bool,
     quiet: bool,
@@ -284,6 +207,7 @@ def compile_command(
         compiled = pipeline.compile_model(
             model,
             dims=dims,
+            fix=fix,
             name=name or names.model_name(paths[0].stem),
             license=license_,
             observe=watch,
@@ -367,6 +291,7 @@ class Watch:
     help="Check this C file, its header beside it. Default: compile MODEL for the check.",
 )
 @dim_option
+@fix_option
 @click.option(
     "--inputs",
     metavar="FILE",
@@ -391,6 +316,7 @@ def verify_command(
     model: Path,
     source: Path | None,
     dims: dict[str, int],
+    fix: dict[str, str],
     inputs: Path | None,
     against: str,
     exact: bool,
@@ -410,6 +336,7 @@ def verify_command(
         model,
         c_source=source,
         dims=dims,
+        fix=fix,
         inputs=inputs,
         against=against,
         exact=exact,
@@ -427,12 +354,13 @@ def verify_command(
 @commands.command("info")
 @model_argument
 @dim_option
+@fix_option
 @json_option
-def info_command(model: Path, dims: dict[str, int], as_json: bool) -> int:
+def info_command(model: Path, dims: dict[str, int], fix: dict[str, str], as_json: bool) -> int:
     """Say what MODEL needs, and what of it is not supported."""
     from onnxc.report import info
 
-    found = info.gather(model, dims)
+    found = info.gather(model, dims, fix)
     _print(json.dumps(found, indent=2) if as_json else "\n".join(info.lines(found)))
     return 0
 
@@ -454,7 +382,7 @@ def ops_command(name: str | None, as_markdown: bool, as_json: bool) -> int:
         elif as_markdown:
             _print(operators.table_markdown())
         else:
-            _print_table(operators.table())
+            _print_table()
         return 0
     found = operators.page(name)
     if as_json:
@@ -464,18 +392,13 @@ def ops_command(name: str | None, as_markdown: bool, as_json: bool) -> int:
     return 0
 
 
-def _print_table(rows: Sequence[dict[str, Any]]) -> None:
+def _print_table() -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    from onnxc.report.operators import types_text
+    from onnxc.report.operators import terminal_table
 
-    table = Table("Operator", "Versions", "Element types")
-    for row in rows:
-        versions = ", ".join(map(str, row["versions"]))
-        table.add_row(row["name"], versions, types_text(row["types"]))
     with output.standard_output() as stream:
-        Console(file=stream).print(table)
+        Console(file=stream).print(terminal_table())
 
 
 def _print(text: str) -> None:

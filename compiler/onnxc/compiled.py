@@ -16,6 +16,7 @@ from onnxc.arrays import Memory
 from onnxc.errors import ModelError, RunError, ToolError, UsageError
 from onnxc.names import check_model_name
 from onnxc.passes.bind import DimensionError, OpenDimsProblem
+from onnxc.passes.fix import Fix, FixError
 from onnxc.pipeline import compile_model
 
 if TYPE_CHECKING:
@@ -28,24 +29,29 @@ def compile(
     model: str | os.PathLike[str] | onnx.ModelProto,
     *,
     dims: Mapping[str, int] | None = None,
+    fix: Mapping[str, Fix] | None = None,
     name: str | None = None,
 ) -> CompiledModel:
     """Compiles an ONNX file or an onnx.ModelProto to C.
 
     dims  sizes of open dimensions, by dimension name or "INPUT:AXIS"
+    fix   values of inputs that become constants, by name: one number each, which fills the input
     name  the C prefix; default: the file's stem, or "model"
 
     The shared library is built on the first run. Raises UsageError (no such file, no model, a wrong
-    `dims` or `name`) and ModelError with every reason why the model is invalid or not supported.
+    `dims`, `fix` or `name`) and ModelError with every reason why the model is invalid or not
+    supported.
     """
     source = _source(model)
     if dims is not None and not isinstance(dims, Mapping):
         raise UsageError(f'dims={dims!r:.60}: give sizes by name, such as dims={{"batch": 1}}')
+    if fix is not None and not isinstance(fix, Mapping):
+        raise UsageError(f'fix={fix!r:.60}: give values by name, such as fix={{"rate": 16000}}')
     if name is not None:
         check_model_name(name)
     try:
-        compiled = compile_model(source, dims=dims or {}, name=name)
-    except DimensionError as error:
+        compiled = compile_model(source, dims=dims or {}, fix=fix or {}, name=name)
+    except (DimensionError, FixError) as error:
         raise error.in_python() from None
     except ModelError as error:
         problems = (p.in_python() if isinstance(p, OpenDimsProblem) else p for p in error.problems)
@@ -107,6 +113,12 @@ class CompiledModel:
         return self.compiled.outputs
 
     @property
+    def _written(self) -> tuple[Interface, ...]:
+        """What the C writes, in the order of its parameters."""
+        pairs = ((output, output.actual) for output in self.outputs)
+        return tuple(interface for pair in pairs for interface in pair if interface is not None)
+
+    @property
     def workspace_size(self) -> int:
         """Bytes of memory that a run needs besides inputs and outputs."""
         return self.compiled.workspace_size
@@ -147,17 +159,19 @@ class CompiledModel:
         """Runs the model once; one array for each of `inputs`, by name, gives all `outputs`.
 
         May be called from many threads at once. An input that is not contiguous is copied.
+        An output whose size the data decides comes in its actual shape.
         Raises UsageError with all that is wrong with the inputs, ToolError when the library cannot
         be built, RunError when the data made the run fail.
         """
         _check(self.inputs, inputs, "input", arrays.mismatch)
         read = [arrays.to_memory(i, inputs[i.name]) for i in self.inputs]
-        written = [arrays.new_memory(o) for o in self.outputs]
-        self._caller([*read, *written])()
+        written = {o.name: arrays.new_memory(o) for o in self._written}
+        self._caller([*read, *written.values()])()
         ffi = self.build().ffi
+        shapes = {o.name: written[o.actual.name].data for o in self.outputs if o.actual}
         return {
-            o.name: arrays.from_memory(o, memory, ffi)
-            for o, memory in zip(self.outputs, written, strict=True)
+            o.name: arrays.from_memory(o, written[o.name], ffi, shapes.get(o.name))
+            for o in self.outputs
         }
 
     def bind(
@@ -167,15 +181,17 @@ class CompiledModel:
 
         The arrays are kept alive and must be as C takes them: dtype and shape of the interface,
         C-contiguous, aligned, outputs writable and apart from all others; a sub-byte type is a
-        one-dimensional uint8 array of packed bytes, low bits first. Strings need `run`. The
-        function owns one workspace: one call at a time; bind once per thread.
+        one-dimensional uint8 array of packed bytes, low bits first. Strings need `run`. An output
+        whose size the data decides takes an array of the maximum shape, of which the run fills the
+        first elements, and one more, named by its interface's `actual`, that receives the shape.
+        The function owns one workspace: one call at a time; bind once per thread.
         Raises UsageError and ToolError; the function raises RunError.
         """
         _check(self.inputs, inputs, "input", _bind_mismatch)
-        _check(self.outputs, outputs, "output", _output_mismatch)
+        _check(self._written, outputs, "output", _output_mismatch)
         _check_apart(inputs, outputs)
         read = [Memory(inputs[i.name]) for i in self.inputs]
-        written = [Memory(outputs[o.name]) for o in self.outputs]
+        written = [Memory(outputs[o.name]) for o in self._written]
         return self._caller([*read, *written])
 
     def _caller(self, memories: Sequence[Memory]) -> Callable[[], None]:

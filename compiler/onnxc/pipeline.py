@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,8 @@ from onnxc.errors import UsageError
 from onnxc.kernel import Program
 from onnxc.names import check_model_name, comment_text, model_name
 from onnxc.passes.bind import bind_dims
+from onnxc.passes.check_graph import check_graph
+from onnxc.passes.fix import Fix, fix_inputs
 from onnxc.passes.infer import infer
 from onnxc.passes.load import load
 from onnxc.passes.lower import lower
@@ -52,22 +54,31 @@ Observe = Callable[[str, ir.Model | Program], None]
 
 @dataclass(frozen=True)
 class Interface:
-    """An input or output; `name` is ONNX's, with a number where an output is listed again."""
+    """An input or output; `name` is ONNX's, with a number where an output is listed again.
+
+    actual  of an output whose size the data decides, the int64 array that receives its shape;
+            `shape` is then the maximum, and the first elements of that array are the output
+    """
 
     name: str
     c_name: str
     dtype: ElementType
     shape: tuple[int, ...]
+    actual: Interface | None = None
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled model: its interface and its C. Sizes are in bytes."""
+    """A compiled model: its interface and its C. Sizes are in bytes.
+
+    fixed   the arrays of inputs that were made constants, by name
+    """
 
     module: Module
     program: Program
     inputs: tuple[Interface, ...]
     outputs: tuple[Interface, ...]
+    fixed: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -116,6 +127,7 @@ def compile_model(
     source: Path | onnx.ModelProto,
     *,
     dims: Mapping[str, int] | None = None,
+    fix: Mapping[str, Fix] | None = None,
     name: str | None = None,
     license: str = "LicenseRef-Model",
     plain: bool = False,
@@ -124,12 +136,13 @@ def compile_model(
     """Runs every pass. Raises ModelError with all problems of the model, or UsageError.
 
     dims      values for open dimensions, by the keys of the command line's --dim
+    fix       values for inputs that become constants, by name; each fills its input
     name      prefix of the C names; by default from the file's stem
     plain     realises every value in plain loops: the slow build that tests the fast one
     observe   is called with the name of each pass and what it left
 
-    With ONNXC_DEBUG=1 in the environment a checker follows every pass over programs; what it
-    raises is a fault of onnxc.
+    With ONNXC_DEBUG=1 in the environment a checker follows every pass; what it raises is a fault
+    of onnxc.
     """
     if name is not None:
         check_model_name(name)
@@ -138,10 +151,13 @@ def compile_model(
     debug = os.environ.get("ONNXC_DEBUG") == "1"
     model = load(source)
     bind_dims(model, dims or {})
+    fixed = fix_inputs(model, fix or {})
     shown("load", model)
     for graph_pass in GRAPH_PASSES:
         graph_pass(model)
         shown(graph_pass.__name__, model)
+        if debug:
+            check_graph(model, simplified=graph_pass is simplify)
     program = lower(model, plain=plain)
     shown("lower", program)
     if debug:
@@ -154,6 +170,7 @@ def compile_model(
     if debug:
         check_plan(program)
     options = [f"--dim {key}={value}" for key, value in (dims or {}).items()]
+    options += [f"--fix {key}={value}" for key, value in (fix or {}).items()]
     banner = Banner(
         name=model_name(stem) if name is None else name,
         version=onnxc.__version__,
@@ -161,7 +178,7 @@ def compile_model(
         license=license,
         options=comment_text(" ".join(options)) or "none",
     )
-    return emit_program(program, banner)
+    return replace(emit_program(program, banner), fixed=fixed)
 
 
 def emit_program(program: Program, banner: Banner) -> Compiled:
@@ -174,15 +191,23 @@ def emit_program(program: Program, banner: Banner) -> Compiled:
 
 def _interfaces(ports: Sequence[Port]) -> tuple[Interface, ...]:
     """A name that is listed again gets a number, but never the name of another port."""
-    own = {port.buffer.name for port in ports}
-    names: dict[str, Interface] = {}
-    for port in ports:
-        name, number = port.buffer.name, 1
-        while name in names or (number > 1 and name in own):
+    own = {port.buffer.name for port in ports if not port.shape_of}
+    taken: set[str] = set()
+
+    def interface(port: Port, wanted: str, actual: Interface | None = None) -> Interface:
+        name, number = wanted, 1
+        while name in taken or (name in own and (number > 1 or port.shape_of)):
             number += 1
-            name = f"{port.buffer.name}_{number}"
-        names[name] = Interface(name, port.c_name, port.buffer.dtype, port.buffer.shape)
-    return tuple(names.values())
+            name = f"{wanted}_{number}"
+        taken.add(name)
+        return Interface(name, port.c_name, port.buffer.dtype, port.buffer.shape, actual)
+
+    found = {port.c_name: interface(port, port.buffer.name) for port in ports if not port.shape_of}
+    shapes = {port.shape_of: port for port in ports if port.shape_of}
+    for c_name, port in shapes.items():
+        value = found[c_name]
+        found[c_name] = replace(value, actual=interface(port, f"{value.name}_shape"))
+    return tuple(found.values())
 
 
 def evaluate_model(

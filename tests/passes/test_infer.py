@@ -6,8 +6,10 @@ import pytest
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from onnxc.errors import ModelError
+from onnxc.op import REGISTRY, Operator
 from onnxc.passes.infer import FOLD_LIMIT, infer
 from onnxc.passes.load import load
+from onnxc.tensor import Tensor
 from onnxc.values import values_of
 from tests.models import model, stored
 
@@ -110,3 +112,97 @@ def test_a_node_keeps_the_types_of_its_own_version() -> None:
     assert inferred(model(proto, 11))["y"].dtype is ir.DataType.BOOL
     with pytest.raises(ModelError, match=r"node 'n' \(Equal-7\)"):
         inferred(model(proto, 7))
+
+
+def test_dequantized_constants_are_not_folded() -> None:
+    """Later passes want the small weights."""
+    node = helper.make_node("DequantizeLinear", ["q", "s"], ["y"])
+    constants: dict[str, np.ndarray] = {
+        "q": np.array([1, 2], np.int8),
+        "s": np.array(0.5, np.float32),
+    }
+    values = inferred(graph([node], [], [tensor("y", FLOAT, [2])], constants))
+    assert values["y"].const_value is None
+
+
+@pytest.mark.parametrize(("limit", "folded"), [(63, False), (64, True)])
+def test_what_takes_too_many_points_is_not_folded(
+    limit: int, folded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxc.passes.infer.POINT_LIMIT", limit)
+    node = helper.make_node("Equal", ["v", "w"], ["y"])
+    constants = {"v": np.zeros((8, 1), np.float32), "w": np.zeros((1, 8), np.float32)}
+    values = inferred(graph([node], [], [tensor("y", BOOL, [8, 8])], constants))
+    assert (values["y"].const_value is not None) is folded
+
+
+@pytest.mark.parametrize(
+    ("opset", "operator", "inputs", "newest"),
+    [
+        (10, "Upsample", ["x", "scales"], "Resize"),
+        (11, "Scatter", ["x", "places", "x"], "ScatterElements"),
+    ],
+)
+def test_deprecated_operators_become_what_replaced_them(
+    opset: int, operator: str, inputs: list[str], newest: str
+) -> None:
+    constants: dict[str, np.ndarray] = {
+        "scales": np.array([2], np.float32),
+        "places": np.array([1, 0]),
+    }
+    node = helper.make_node(operator, inputs, ["y"], name="n")
+    used = {name: array for name, array in constants.items() if name in inputs}
+    proto = graph([node], [tensor("x", FLOAT, [2])], [tensor("y", FLOAT, None)], used)
+    found = load(model(proto, opset))
+    infer(found)
+    assert [node.op_type for node in found.graph] == [newest]
+    assert found.graph.outputs[0].shape == ir.Shape([4 if operator == "Upsample" else 2])
+
+
+def test_nodes_that_replace_one_have_names_of_their_own() -> None:
+    """Two nodes of the same name, and a value that is called as one of the new would be."""
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["n/output"], name="n", axis=0),
+        helper.make_node("Softmax", ["x"], ["y"], name="n", axis=0),
+    ]
+    outputs = [tensor("n/output", FLOAT, [2, 3]), tensor("y", FLOAT, [2, 3])]
+    values = inferred(model(graph(nodes, [tensor("x", FLOAT, [2, 3])], outputs), 12))
+    assert list(values) == [
+        "n/input/Reshape",
+        "n/output_2",
+        "n/output",
+        "n/input/Reshape_2",
+        "n/output_3",
+        "y",
+    ]
+
+
+@pytest.mark.parametrize(("axis", "fine"), [(-1, True), (0, False)])
+def test_an_attribute_that_says_the_default_is_no_problem(
+    axis: int, fine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that does not take an attribute does what its default says."""
+
+    def function(input: Tensor) -> Tensor:
+        return input
+
+    monkeypatch.setitem(REGISTRY, ("", "Softmax"), Operator("", "Softmax", function, True))
+    node = helper.make_node("Softmax", ["x"], ["y"], name="n", axis=axis)
+    proto = graph([node], [tensor("x", FLOAT, [2])], [tensor("y", FLOAT, [2])])
+    if fine:
+        inferred(proto)
+        return
+    with pytest.raises(ModelError, match="attribute axis is not supported"):
+        inferred(proto)
+
+
+def test_a_result_of_another_shape_than_inferred_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def function(X: Tensor) -> Tensor:  # noqa: N803  (ONNX's name)
+        return X.unsqueeze([0])
+
+    monkeypatch.setitem(REGISTRY, ("", "Neg"), Operator("", "Neg", function, True))
+    node = helper.make_node("Neg", ["x"], ["y"], name="n")
+    with pytest.raises(ModelError, match=r"has shape \[2\] but is computed as \[1, 2\]"):
+        inferred(graph([node], [tensor("x", FLOAT, [2])], [tensor("y", FLOAT, [2])]))

@@ -9,20 +9,25 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from onnxc.check import check_program
 from onnxc.compiled import CompiledModel
-from onnxc.kernel import Apply, Expr, Load, Loops, Program, walk
+from onnxc.expression import Apply, Expr, Load
+from onnxc.kernel import Loops, Program
 from onnxc.names import model_name
 from onnxc.passes.infer import infer
 from onnxc.passes.load import load
 from onnxc.passes.lower import BUFFER_LIMIT, NODE_LIMIT, lower
 from onnxc.passes.simplify import simplify
 from onnxc.pipeline import compile_model
-from tests.models import any_bits, assert_same, model
+from onnxc.traversal import walk
+from tests.models import any_bits, assert_same, declared, model
+from tests.ops.node_batch import NodeBatch
+from tests.ops.run_time import check_fused_and_plain
 from tests.portable_models import LARGE_CONSTANTS, models
 
 FLOAT, BOOL, INT4 = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT4
@@ -295,3 +300,23 @@ def test_the_fused_c_gives_the_bits_of_the_plain_c(
     for key in strings:
         assert found.pop(key).tolist() == wanted.pop(key).tolist()
     assert_same(found, wanted)
+
+
+def test_what_a_scatter_starts_from_is_not_what_it_makes_of_it() -> None:
+    """The one buffer that holds the data is changed: another reader of the data has its own."""
+    batch = NodeBatch()
+    x, place, update = (np.array(v) for v in ([1.0, -2.0, 3.0], [2], [9.0]))
+    x, update = x.astype(np.float32), update.astype(np.float32)
+    given = {"x": x, "place": place, "update": update}
+    batch.graph.input.extend(declared(name, array) for name, array in given.items())
+    batch.graph.node.extend(
+        [
+            helper.make_node("Relu", ["x"], ["data"]),
+            helper.make_node("ScatterElements", ["data", "place", "update"], ["changed"]),
+            helper.make_node("Sub", ["changed", "data"], ["y"]),
+        ]
+    )
+    batch.graph.output.append(declared("y", x))
+    batch.given.update(given)
+    batch.wanted["y"] = np.array([0, 0, 6], np.float32)
+    check_fused_and_plain(batch)

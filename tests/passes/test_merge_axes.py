@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxc.kernel import Axis, Fold, Index, Load, Loops, Program, along, at, compare, load, walk
+from onnxc.expression import Axis, Fold, Index, Load, along, at, compare, load
+from onnxc.kernel import Loops, Program
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.tensor import elementwise, of_buffer
+from onnxc.traversal import walk
 from tests.kernels.programs import (
     BOOL,
     FLOAT,

@@ -10,24 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxc.errors import ModelError
-from onnxc.kernel import (
+from onnxc.expression import (
     Axis,
-    Branch,
     Buffer,
     Checked,
     Fold,
     Index,
-    Loops,
-    Program,
-    Repeat,
     Status,
-    Step,
     affine,
     along,
     at,
     compare,
     load,
 )
+from onnxc.kernel import Branch, Loops, Program, Repeat, Step
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory
 from tests.kernels.programs import (

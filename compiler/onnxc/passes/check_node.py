@@ -9,6 +9,8 @@ from onnx import defs
 
 from onnxc.errors import Problem
 from onnxc.op import load_operators, schema_at, schemas
+from onnxc.passes.expand_function import expandable
+from onnxc.passes.upgrade import replacement, rules_for
 from onnxc.protobuf.where import quoted
 from onnxc.values import type_text
 
@@ -25,10 +27,37 @@ def operator_problems(domain: str, name: str, version: int, where: str) -> Itera
     elif schema is None:
         fact = f"the operator came with opset {known[0].since_version}"
         yield Problem(where, fact, "re-export with that or newer")
-    elif schema.deprecated:
+    elif schema.deprecated and not rules_for(schema):
         yield Problem(where, "the operator is deprecated at this opset", "re-export the model")
-    elif (domain, name) not in load_operators():
+    elif not is_supported(domain, name):
         yield Problem(where, "the operator is not supported yet", "see `onnxc ops`")
+
+
+def is_supported(domain: str, name: str) -> bool:
+    """Whether an operator has a function, or one that takes its place has, or a body of such."""
+    key = (domain, replacement(domain, name))
+    return key in load_operators() or key in expandable()
+
+
+def unsupported_problem(node: ir.Node, where: str) -> Problem:
+    """Of a node that a supported one became: there is no function for it, nor a body."""
+    named = "the operator" if f"({node.op_type}-" in where else f"its part {node.op_type}"
+    return Problem(where, f"{named} is not supported yet", "see `onnxc ops`")
+
+
+def unknown_shape_problem(node: ir.Node, value: ir.Value, where: str) -> Problem:
+    """A result has no size before the run: which operands, that come with it, may decide."""
+    operator = load_operators()[node.domain, node.op_type]
+    asked = operator.constant_inputs or range(len(node.inputs))
+    late = [
+        f"{formal.name} ({quoted(v.name or '')})"
+        for n, (formal, v) in enumerate(zip(operator.inputs, node.inputs, strict=False))
+        if n in asked and v is not None and v.const_value is None and len(v.shape or ()) <= 1
+    ]
+    fact = f"the shape of output {quoted(value.name or '')} is unknown at compile time"
+    if late:
+        fact += f": it may depend on {', '.join(late)}"
+    return Problem(where, fact, "declare it in the model, or make what decides it a constant")
 
 
 def arity_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:

@@ -2,34 +2,48 @@
 
 One walk in topological order. Each node is checked, upgraded to the newest form, given the types
 and shapes that ONNX's own inference finds, compared with what the model declares, and folded
-where its result does not depend on run-time data. Every problem of the model is collected.
+where its result does not depend on run-time data. An If whose condition is known becomes the
+branch taken, an operator without a function of its own the body that its schema has; their nodes
+are walked next. Every problem of the model is collected.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Final
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import defs, shape_inference
 
-from onnxc.dtypes import INT64_MAX
+from onnxc.dtypes import INT64_MAX, numpy_dtype
 from onnxc.errors import ModelError, Problem, RefusalError
 from onnxc.evaluate import constant_value
 from onnxc.op import OPSET, Operator, call, load_operators, newest_schema, schema_at
 from onnxc.passes.bind import open_dims_problem
+from onnxc.passes.branch import inline_branch, known_branch, reachable
 from onnxc.passes.check_node import (
     arity_problems,
     attribute_problems,
     operator_problems,
     output_type_problems,
     type_problems,
+    unknown_shape_problem,
+    unsupported_problem,
 )
-from onnxc.passes.upgrade import upgrade
+from onnxc.passes.data_sizes import MAXIMUM, maximum_shape, value_of_known, varying_outputs
+from onnxc.passes.expand_function import expand
+from onnxc.passes.fold_cost import POINT_LIMIT, points
+from onnxc.passes.implied_shape import counted_shape, implied_shape
+from onnxc.passes.naming import ValueNames
+from onnxc.passes.taken_for_granted import check_taken_for_granted
+from onnxc.passes.upgrade import default_of, upgrade
 from onnxc.protobuf.tensors import MAX_RANK
 from onnxc.protobuf.where import quoted
+from onnxc.tensor import Sized
 from onnxc.values import (
     element_type_of,
     placeholder,
@@ -41,19 +55,37 @@ from onnxc.values import (
 
 FOLD_LIMIT: Final = 64 * 1024
 """How many bytes a folded result may exceed its inputs by."""
+SMALL: Final = 64
+"""Bytes of a constant that is known by its value."""
 
 
 def infer(model: ir.Model) -> None:
-    """Raises ModelError with every problem of the model."""
-    problems: list[Problem] = []
+    """Raises ModelError with every problem of the model.
+
+    What only a branch that is not taken would have needed is no problem.
+    """
+    graph = model.graph
     open_dims = open_dims_problem(model)
-    walk = _Walk(complete=not open_dims)
-    for value in model.graph.inputs:
-        problems += walk.check_input(value)
-    for number, node in enumerate(list(model.graph)):
-        problems += walk.check_node(node, number)
+    branches = any(node.op_type == "If" for node in graph)
+    walk = _Walk(graph, complete=not open_dims, needed=reachable(graph) if branches else set())
+    problems = [problem for value in graph.inputs for problem in walk.check_input(value)]
+    found: list[tuple[ir.Node, Problem]] = []
+    for number, node in enumerate(list(graph)):
+        walk.queue.append((node, _label(node, number), None))
+        while walk.queue:
+            found += walk.visit_next(number)
+    lost = walk.needed - reachable(graph) if found and branches else set()
+    problems += [problem for node, problem in found if node not in lost]
     if problems or open_dims:
         raise ModelError([*problems, *open_dims])
+    here = [node for node in lost if node.graph is graph]
+    graph.remove([n for n in here if not walk.unknown.isdisjoint(n.outputs)], safe=True)
+
+
+def _label(node: ir.Node, number: int) -> str:
+    version = node.version or OPSET
+    schema = schema_at(node.domain, node.op_type, version)
+    return node_label(node, number, schema.since_version if schema else version)
 
 
 def node_label(node: ir.Node, number: int, version: int) -> str:
@@ -62,18 +94,31 @@ def node_label(node: ir.Node, number: int, version: int) -> str:
     return f"{name} ({domain}{node.op_type}-{version})"
 
 
+class _Told(NamedTuple):
+    """What ONNX says of an output; None for what it does not know."""
+
+    type: ir.TypeProtocol | None
+    extents: tuple[int | ir.SymbolicDim, ...] | None
+
+
 class _Walk:
     """`unknown` holds the values that nothing is known of, because of a problem already told.
 
-    Chains of thousands of nodes that look the same are common: by `_look`, `inferred` has what
-    ONNX says of their outputs, `varying` tells those whose results depend on run-time data.
+    `queue` has the nodes to come before the next of the graph, each with what it is called in
+    messages and, where it is of the newest form already, its schema; `needed` those that outputs
+    need, kept where there is an If. Chains of thousands of nodes that look the same are common: by
+    `_look`, `inferred` has what ONNX says of their outputs, `varying` tells those whose results
+    depend on run-time data.
     """
 
-    def __init__(self, *, complete: bool) -> None:
+    def __init__(self, graph: ir.Graph, *, complete: bool, needed: set[ir.Node]) -> None:
         self.complete = complete
+        self.needed = needed
         self.unknown: set[ir.Value] = set()
         self.operators = load_operators()
-        self.inferred: dict[object, list[onnx.TypeProto]] = {}
+        self.names = ValueNames(graph)
+        self.queue: deque[tuple[ir.Node, str, defs.OpSchema | None]] = deque()
+        self.inferred: dict[object, list[_Told]] = {}
         self.varying: set[object] = set()
 
     def check_input(self, value: ir.Value) -> Iterator[Problem]:
@@ -102,11 +147,26 @@ class _Walk:
             yield Problem(where, f"shape {list(shape)} has more bytes than C can address")
             self.unknown.add(value)
 
-    def check_node(self, node: ir.Node, number: int) -> Iterator[Problem]:
+    def visit_next(self, number: int) -> Iterator[tuple[ir.Node, Problem]]:
+        """The problems of the first node of the queue, each with the node that has it."""
+        node, where, newest = self.queue.popleft()
+        if newest is not None:
+            yield from ((node, problem) for problem in self._infer(node, newest, where))
+            return
+        branch = known_branch(node)
+        if branch is None and node.op_type == "If" and not self.unknown.isdisjoint(node.inputs):
+            self._trust_declared(node)  # once its condition is known it may be a branch
+            return
+        if branch is None:
+            yield from ((node, problem) for problem in self._check(node, where))
+            return
+        inner = inline_branch(node, branch, self.names)
+        self._inherit(node, inner)
+        self.queue.extendleft((n, _label(n, number), None) for n in reversed(inner))
+
+    def _check(self, node: ir.Node, where: str) -> Iterator[Problem]:
         domain, version = node.domain, node.version or OPSET
         schema = schema_at(domain, node.op_type, version)
-        where = node_label(node, number, schema.since_version if schema else version)
-        operator = self.operators.get((domain, node.op_type))
         found: list[Problem] = []
         found += operator_problems(domain, node.op_type, version, where)
         if schema is not None:
@@ -114,71 +174,168 @@ class _Walk:
             found += attribute_problems(node, schema, where)
             if not any(value in self.unknown for value in node.inputs):
                 found += type_problems(node, schema, where)
-        if found or operator is None or schema is None:
+                found += _size_readers(node, where)
+        if found or schema is None:
             self.unknown.update(node.outputs)
             yield from found
         elif any(value in self.unknown for value in node.inputs):
             self._trust_declared(node)
         else:
-            yield from self._infer(node, schema, operator, where)
+            yield from self._upgrade(node, schema, where)
 
     def _trust_declared(self, node: ir.Node) -> None:
         """After a problem upstream, what is declared still lets the rest be checked."""
         self.unknown.update(v for v in node.outputs if v.type is None or static_shape(v) is None)
 
-    def _infer(
-        self, node: ir.Node, schema: defs.OpSchema, operator: Operator, where: str
-    ) -> Iterator[Problem]:
+    def _upgrade(self, node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
+        name = node.op_type
         try:
-            for extra in upgrade(node, schema):
-                newest = newest_schema(extra.domain, extra.op_type)
-                yield from self._infer(extra, newest, self.operators["", extra.op_type], where)
-            kept = set(node.attributes) - operator.attributes
-            if kept:
-                names = ", ".join(sorted(kept))
-                raise RefusalError(f"attribute {names} is not supported", "re-export without it")
-            look = _look(node)
-            if look not in self.inferred or look is None:
-                self.inferred[look] = _inferred_outputs(node)
+            nodes = upgrade(node, schema)
         except RefusalError as refusal:
             yield Problem(where, refusal.fact, refusal.remedy)
             self.unknown.update(node.outputs)
             return
-        for value, proto in zip(node.outputs, self.inferred[look], strict=True):
-            if value.name:
-                yield from self._settle(value, proto, where)
+        if nodes == [node]:
+            same = node.op_type == name
+            own = schema if same else newest_schema(node.domain, node.op_type)
+            yield from self._infer(node, own, where)
+            return
+        self._place(node, nodes)
+        ready = [(new, where, newest_schema(new.domain, new.op_type)) for new in nodes]
+        self.queue.extendleft(reversed(ready))
+
+    def _place(self, node: ir.Node, nodes: Sequence[ir.Node]) -> None:
+        """Puts the others of `nodes` around `node`; those after it have its outputs."""
+        graph = node.graph
+        assert isinstance(graph, ir.Graph)
+        position = nodes.index(node)
+        for value in (value for new in nodes[:position] for value in new.outputs):
+            self.names.settle(value)
+        for new in nodes[position + 1 :]:
+            source = new.inputs[0]
+            assert source is not None
+            self.names.settle(source)
+        graph.insert_before(node, nodes[:position])
+        graph.insert_after(node, nodes[position + 1 :])
+        self._inherit(node, nodes)
+
+    def _inherit(self, node: ir.Node, nodes: Sequence[ir.Node]) -> None:
+        """What replaces a node is needed where that was."""
+        if node in self.needed:
+            self.needed.update(nodes)
+
+    def _infer(self, node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
+        """`node` is of the newest form; `schema` says which types its outputs may have."""
+        if not self.unknown.isdisjoint(node.inputs):
+            self._trust_declared(node)
+            return
+        operator = self.operators.get((node.domain, node.op_type))
+        if operator is None:
+            body = expand(node, self.names)
+            if body is None:
+                yield unsupported_problem(node, where)
+                self.unknown.update(node.outputs)
+            else:
+                self._inherit(node, body)
+                self.queue.extendleft((inner, where, None) for inner in reversed(body))
+            return
+        try:
+            _check_attributes(node, operator)
+            look = _look(node)
+            if look not in self.inferred or look is None:
+                self.inferred[look] = _inferred_outputs(node)
+            largest = maximum_shape(node) or []
+        except RefusalError as refusal:
+            yield Problem(where, refusal.fact, refusal.remedy)
+            self.unknown.update(node.outputs)
+            return
+        for position, told in enumerate(self.inferred[look]):
+            if node.outputs[position].name:
+                most = largest[position] if position < len(largest) else None
+                try:
+                    yield from self._settle(node, position, told, most, where)
+                except RefusalError as refusal:
+                    yield Problem(where, refusal.fact, refusal.remedy)
+                    self.unknown.add(node.outputs[position])
+        for position in varying_outputs(node):
+            if position < len(node.outputs):
+                node.outputs[position].meta[MAXIMUM] = True
         yield from output_type_problems(node, schema, where)
-        if look not in self.varying and not any(v in self.unknown for v in node.outputs):
+        given = (look, *map(static_shape, node.outputs)) if operator.declared else look
+        if given not in self.varying and not any(v in self.unknown for v in node.outputs):
             try:
                 if not _fold(node, operator) and look is not None:
-                    self.varying.add(look)
+                    self.varying.add(given)
             except RefusalError as refusal:
                 yield Problem(where, refusal.fact, refusal.remedy)
                 self.unknown.update(node.outputs)
 
-    def _settle(self, value: ir.Value, inferred: onnx.TypeProto, where: str) -> Iterator[Problem]:
-        """Gives the value what was inferred, filled up and checked by what is declared."""
-        if inferred.WhichOneof("value"):
-            told = ir.serde.deserialize_type_proto_for_type(inferred)
-            shape = ir.serde.deserialize_type_proto_for_shape(inferred)
-            if value.type is not None and told is not None and value.type != told:
-                fact = f"output {quoted(value.name or '')} is {type_text(told)}"
+    def _settle(
+        self,
+        node: ir.Node,
+        position: int,
+        told: _Told,
+        largest: tuple[int, ...] | None,
+        where: str,
+    ) -> Iterator[Problem]:
+        """Gives the value what was inferred, filled up and checked by what is declared.
+
+        Raises RefusalError where the two together make no shape.
+        """
+        value = node.outputs[position]
+        if told.type is not None:
+            if value.type is not None and value.type != told.type:
+                fact = f"output {quoted(value.name or '')} is {type_text(told.type)}"
                 remedy = f"the model declares {type_text(value.type)}"
                 yield Problem(where, fact, remedy)
-            value.type = told
-            if shape is not None:
-                declared = value.shape
+            value.type = told.type
+            if told.extents is not None:
+                declared, shape = value.shape, ir.Shape(told.extents)
                 if declared is not None and _contradicts(declared, shape):
                     fact = f"output {quoted(value.name or '')} has shape {shape}"
                     yield Problem(where, fact, f"the model declares {declared}")
                 value.shape = shape if declared is None else _merged(shape, declared)
+        if largest is not None:
+            _limit(value, largest)
+        if static_shape(value) is None and self.complete:
+            value.shape = implied_shape(value)
+            if value.shape is not None:
+                value.shape = counted_shape(node, value.shape)
         if value.type is None or static_shape(value) is None:
             if self.complete:
-                fact = f"the shape of output {quoted(value.name or '')} is unknown at compile time"
-                yield Problem(where, fact, "declare it, or fix the dimensions with --dim")
+                yield unknown_shape_problem(node, value, where)
             self.unknown.add(value)
             return
         yield from self._size_problems(value, where)
+
+
+def _size_readers(node: ir.Node, where: str) -> Iterator[Problem]:
+    """Values whose size only the data decides are results of the model, nothing else."""
+    for value in node.inputs:
+        if value is not None and value.meta.get(MAXIMUM):
+            fact = f"the size of input {quoted(value.name or '')} depends on run-time data"
+            remedy = "onnxc gives such values as outputs of the model only"
+            yield Problem(where, fact, remedy)
+
+
+def _check_attributes(node: ir.Node, operator: Operator) -> None:
+    """Raises RefusalError for what the function does not take, unless it says the default."""
+    kept = [
+        name
+        for name in sorted(set(node.attributes) - operator.attributes)
+        if default_of(node, name) != node.attributes[name].value
+    ]
+    if kept:
+        fact = f"attribute {', '.join(kept)} is not supported"
+        raise RefusalError(fact, "re-export without it")
+
+
+def _limit(value: ir.Value, largest: tuple[int, ...]) -> None:
+    """Of a size that the data decides, the model may declare the maximum."""
+    declared = value.shape if value.shape is not None else ir.Shape(largest)
+    if len(declared) == len(largest):
+        pairs = zip(declared, largest, strict=True)
+        value.shape = ir.Shape([d if isinstance(d, int) else n for d, n in pairs])
 
 
 def _contradicts(declared: ir.Shape, inferred: ir.Shape) -> bool:
@@ -195,40 +352,91 @@ def _merged(inferred: ir.Shape, declared: ir.Shape) -> ir.Shape:
     return ir.Shape([i if isinstance(i, int) else d for d, i in pairs])
 
 
+_PLAIN: Final = frozenset(
+    {
+        ir.AttributeType.INT,
+        ir.AttributeType.INTS,
+        ir.AttributeType.FLOAT,
+        ir.AttributeType.FLOATS,
+        ir.AttributeType.STRING,
+    }
+)
+
+
 def _look(node: ir.Node) -> object:
-    """What decides how a node without attributes and constants is compiled; None for others."""
-    values = [value for value in node.inputs if value is not None]
-    if node.attributes or any(value.const_value is not None for value in values):
+    """What decides how a node is compiled; None where it has tensors or graphs as attributes."""
+    attributes = node.attributes.values()
+    if any(a.type not in _PLAIN for a in attributes):
         return None
-    seen = tuple(None if v is None else (v.dtype, static_shape(v)) for v in node.inputs)
-    return node.domain, node.op_type, len(node.outputs), seen
+    given = tuple((a.name, a.value) for a in attributes)
+    asked = tuple(bool(v.name) for v in node.outputs)
+    return node.domain, node.op_type, given, asked, tuple(map(_seen, node.inputs))
 
 
-def _inferred_outputs(node: ir.Node) -> list[onnx.TypeProto]:
+def _seen(value: ir.Value | None) -> object:
+    """Of an input; small constants are told apart by what they hold, others by which they are."""
+    if value is None:
+        return None
+    constant = value.const_value
+    if constant is None:
+        return value.dtype, static_shape(value)
+    if constant.nbytes > SMALL or constant.dtype is ir.DataType.STRING:
+        return constant
+    return value.dtype, static_shape(value), constant.tobytes()
+
+
+def _inferred_outputs(node: ir.Node) -> list[_Told]:
     """What ONNX's inference for the newest schema says of each output; raises RefusalError.
 
     Names are by position: those of the model may be anything, and onnx tells values apart by them.
     """
+    check_taken_for_granted(node)
     inputs = {f"i{n}": value for n, value in enumerate(node.inputs) if value is not None}
     types = {name: _type_proto(value) for name, value in inputs.items()}
     data = {
-        name: ir.serde.serialize_tensor(value.const_value)
+        name: ir.serde.serialize_tensor(tensor)
         for name, value in inputs.items()
-        if value.const_value is not None and value.const_value.nbytes <= FOLD_LIMIT
+        if (tensor := _known(value)) is not None and tensor.nbytes <= FOLD_LIMIT
     }
+    if node.op_type == "Pad" and "i3" in data and inputs["i3"].dtype is ir.DataType.INT32:
+        # onnx reads axes as int64, whatever their type is.
+        axes = inputs["i3"].const_value
+        assert axes is not None
+        data["i3"] = ir.serde.serialize_tensor(ir.tensor(axes.numpy().astype("int64"), name="i3"))
+        types["i3"].tensor_type.elem_type = onnx.TensorProto.INT64
     proto = ir.serde.serialize_node(node)
     proto.input[:] = [f"i{n}" if f"i{n}" in inputs else "" for n in range(len(node.inputs))]
-    proto.output[:] = [f"o{n}" if value.name else "" for n, value in enumerate(node.outputs)]
+    # Of Attention onnx forgets the past in the scores' shape unless the present is asked for too.
+    every = node.op_type == "Attention" and "i4" in inputs
+    proto.output[:] = [f"o{n}" if v.name or every else "" for n, v in enumerate(node.outputs)]
     version = node.version or OPSET
     opset = [onnx.helper.make_opsetid(node.domain, version if node.domain else OPSET)]
     schema = newest_schema(node.domain, node.op_type)
+    if not schema.has_type_and_shape_inference_function:  # two, that keep type and shape
+        return [_told(types["i0"])]
     try:
         found = shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=opset)
-    except (shape_inference.InferenceError, onnx.checker.ValidationError) as error:
+    except (shape_inference.InferenceError, onnx.checker.ValidationError, ValueError) as error:
         shown = (f"{quoted(v.name or '')} {shape_text(v)}" for v in inputs.values())
         fact = str(error).rpartition("Error]")[2].strip().rstrip(".")
         raise RefusalError(f"{fact} (inputs {', '.join(shown)})" if inputs else fact) from None
-    return [found.get(f"o{n}", onnx.TypeProto()) for n in range(len(node.outputs))]
+    return [_told(found.get(f"o{n}", onnx.TypeProto())) for n in range(len(node.outputs))]
+
+
+def _known(value: ir.Value) -> ir.TensorProtocol | None:
+    """The constant; a list without elements is one, also where it comes at run time."""
+    if value.const_value is None and value.dtype is not None and static_shape(value) == (0,):
+        dtype = element_type_of(value.dtype)
+        return tensor_of(np.empty(0, numpy_dtype(dtype)), dtype)
+    return value.const_value
+
+
+def _told(proto: onnx.TypeProto) -> _Told:
+    if not proto.WhichOneof("value"):
+        return _Told(None, None)
+    shape = ir.serde.deserialize_type_proto_for_shape(proto)
+    kind = ir.serde.deserialize_type_proto_for_type(proto)
+    return _Told(kind, None if shape is None else tuple(shape))
 
 
 def _type_proto(value: ir.Value) -> onnx.TypeProto:
@@ -246,16 +454,41 @@ def _fold(node: ir.Node, operator: Operator) -> bool:
     A constant under another name stays the one constant, and what has no inputs is as large as
     the model says. Returns whether there was any.
     """
+    if varying_outputs(node) and _fold_varying(node):
+        return True
+    folds = node.domain != "" or node.op_type != "DequantizeLinear"
     tensors = {value: placeholder(value) for value in node.inputs if value is not None}
     inputs = [None if value is None else tensors[value] for value in node.inputs]
     constants = [t for value, t in tensors.items() if value.const_value is not None]
     known = sum(t.elements * t.dtype.size for t in constants)
     for value, tensor in call(operator, node, inputs):
+        if isinstance(tensor, Sized) or varying_outputs(node):
+            continue
+        if tensor.elements == 0 and len(constants) < len(tensors):
+            continue  # of run-time operands there may be something to report
+        if tensor.shape != static_shape(value):
+            fact = f"output {quoted(value.name or '')} has shape {value.shape}"
+            raise RefusalError(f"{fact} but is computed as {list(tensor.shape)}", "report this bug")
+        if not folds:
+            continue
         same = [v for v, t in zip(node.inputs, inputs, strict=True) if t is tensor]
         if same and same[0] is not None:
             value.const_value = same[0].const_value
         elif not inputs or tensor.elements * tensor.dtype.size <= known + FOLD_LIMIT:
-            array = constant_value(tensor)
+            cost = points(tensor)
+            array = None if cost is None or cost > POINT_LIMIT else constant_value(tensor)
             if array is not None:
                 value.const_value = tensor_of(array, tensor.dtype, value.name or "")
     return any(value.const_value is not None for value in node.outputs)
+
+
+def _fold_varying(node: ir.Node) -> bool:
+    """What the data decides is a constant where the data is: its size is then known, too."""
+    value, array = node.outputs[0], value_of_known(node)
+    if array is None or value.dtype is None:
+        return False
+    dtype = element_type_of(value.dtype)
+    value.shape = ir.Shape(array.shape)
+    del value.meta[MAXIMUM]
+    value.const_value = tensor_of(array, dtype, value.name or "")
+    return True

@@ -1,112 +1,144 @@
-"""upgrade: one node of any version to the newest form of its operator."""
+"""upgrade: one node of any version to the newest form of its operator.
+
+What the schemas say is done by them: attributes that became inputs, defaults of the node's own
+version. What they do not say is in the table of upgrade_rules.py. An attribute that neither knows
+is refused by name, never dropped.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
 import onnx_ir as ir
 from onnx import defs
 
-from onnxc.dtypes import BY_NAME, INT64, ElementType
+from onnxc.dtypes import BY_NAME, ElementType
 from onnxc.errors import RefusalError
-from onnxc.op import OPSET, newest_schema
-from onnxc.values import element_type_of, static_shape, tensor_of
+from onnxc.op import newest_schema
+from onnxc.passes.rewriting import Rewriting
+from onnxc.passes.upgrade_rules import HINTS, RULES, Rule
+from onnxc.values import element_type_of
+
+_OF_ATTRIBUTE: Final = {
+    defs.OpSchema.AttrType.INT: "tensor(int64)",
+    defs.OpSchema.AttrType.INTS: "tensor(int64)",
+    defs.OpSchema.AttrType.FLOAT: "tensor(float)",
+    defs.OpSchema.AttrType.FLOATS: "tensor(float)",
+}
 
 
 def upgrade(node: ir.Node, schema: defs.OpSchema) -> list[ir.Node]:
-    """Rewrites `node`, which is of the version of `schema`; raises RefusalError where it cannot.
+    """The nodes that replace `node`, which is of the version of `schema`, in order.
 
-    Returns nodes that were put before it. A node that meant the same all along stays as it is.
+    All are of the newest form, with every default filled in. `node` is one of them, changed in
+    place, and alone where it meant the same all along; the others belong to no graph yet. Raises
+    RefusalError where the newest form cannot say what the node means.
     """
+    rewriting = Rewriting(node, schema)
+    for rule in rules_for(schema):
+        for name, default in _defaults(schema).items():
+            if name in rule.handles and name not in node.attributes:
+                node.attributes[name] = default
+        rule.apply(rewriting)
     newest = newest_schema(node.domain, node.op_type)
-    legacy = schema.since_version < 7 and {"axis", "broadcast"} <= set(schema.attributes)
-    known = {*newest.attributes, *(formal.name for formal in newest.inputs)}
-    _fill_defaults(node, schema, known | {"broadcast"} if legacy else known)
-    before = _align_legacy_broadcast(node) if legacy else []
-    _promote_attributes(node, schema, newest)
-    return before
+    if schema.since_version != newest.since_version:
+        for name in HINTS & set(node.attributes):
+            del node.attributes[name]
+        _promote_attributes(rewriting, newest)
+        _refuse_unknown(node, schema, newest)
+    _fill_defaults(node, schema, newest)
+    for new in rewriting.nodes:
+        if new is not node:
+            for name, default in _defaults(newest_schema("", new.op_type)).items():
+                new.attributes.setdefault(name, default)
+    return rewriting.nodes
 
 
-def _fill_defaults(node: ir.Node, schema: defs.OpSchema, known: set[str]) -> None:
-    """Defaults of the node's own version, where the newest still asks: it may have others."""
-    for name, formal in schema.attributes.items():
-        if name in known and name not in node.attributes and formal.default_value.name:
-            node.attributes[name] = ir.serde.deserialize_attribute(formal.default_value)
+def rules_for(schema: defs.OpSchema) -> list[Rule]:
+    """The rules that a node of this version needs, in order."""
+    rules = RULES.get(schema.name, ()) if schema.domain == "" else ()
+    return [rule for rule in rules if schema.since_version < rule.before]
 
 
-def _promote_attributes(node: ir.Node, schema: defs.OpSchema, newest: defs.OpSchema) -> None:
+def replacement(domain: str, name: str) -> str:
+    """The operator that takes the place of a deprecated one; else the name itself."""
+    found = [rule.becomes for rule in RULES.get(name, ()) if domain == "" and rule.becomes]
+    return found[0] if found else name
+
+
+def default_of(node: ir.Node, name: str) -> object:
+    """An attribute's default in the newest version; None where it has none."""
+    default = _defaults(newest_schema(node.domain, node.op_type)).get(name)
+    return None if default is None else default.value
+
+
+@cache
+def _defaults(schema: defs.OpSchema) -> Mapping[str, ir.Attr]:
+    return {
+        name: ir.serde.deserialize_attribute(formal.default_value)
+        for name, formal in schema.attributes.items()
+        if formal.default_value.name
+    }
+
+
+def _fill_defaults(node: ir.Node, schema: defs.OpSchema, newest: defs.OpSchema) -> None:
+    """Defaults of the node's own version, and of the newest for what that did not have."""
+    own = _defaults(schema)
+    for name, default in _defaults(newest).items():
+        if name not in node.attributes:
+            if name not in schema.attributes or node.op_type != schema.name:
+                node.attributes[name] = default
+            elif name in own:
+                node.attributes[name] = own[name]
+
+
+def _promote_attributes(rewriting: Rewriting, newest: defs.OpSchema) -> None:
     """Attributes that a later version turned into an input of the same name become constants."""
+    node, schema = rewriting.node, rewriting.schema
     for position, formal in enumerate(newest.inputs):
-        if formal.name not in schema.attributes or formal.name in newest.attributes:
+        name = formal.name
+        if name not in schema.attributes or name in newest.attributes:
             continue
-        attribute = node.attributes.pop(formal.name, None)
+        attribute = node.attributes.pop(name, _defaults(schema).get(name))
         if attribute is None:
             continue
-        name = f"{node.name or node.op_type}/{formal.name}"
-        value = _constant(attribute.value, name, _formal_dtype(node, newest, formal))
-        if position >= len(node.inputs):
-            node.resize_inputs(position + 1)
-        node.replace_input_with(position, value)
+        if rewriting.input(position) is not None:
+            raise RefusalError(f"{name} is given as attribute and as input", "give one of them")
+        dtype = _formal_dtype(node, newest, formal, schema.attributes[name].type)
+        rewriting.set_input(position, rewriting.constant(attribute.value, name, dtype))
 
 
 def _formal_dtype(
-    node: ir.Node, newest: defs.OpSchema, formal: defs.OpSchema.FormalParameter
+    node: ir.Node,
+    newest: defs.OpSchema,
+    formal: defs.OpSchema.FormalParameter,
+    kind: defs.OpSchema.AttrType,
 ) -> ElementType:
-    """The type of an input that an attribute becomes: named, or that of an input it goes with."""
+    """The type of an input that an attribute becomes: that of an input it goes with, or its own."""
     for other, value in zip(newest.inputs, node.inputs, strict=False):
         if other.type_str == formal.type_str and value is not None and value.dtype is not None:
             return element_type_of(value.dtype)
-    (name, *_) = sorted(formal.types)
+    name = _OF_ATTRIBUTE[kind]
+    assert name in formal.types
     return BY_NAME[name.removeprefix("tensor(").removesuffix(")")]
 
 
-def _align_legacy_broadcast(node: ir.Node) -> list[ir.Node]:
-    """Before opset 7, B broadcast to A only when told to, and from the dimension `axis` on.
-
-    With `broadcast`, B has one element or its shape is a run of A's dimensions that starts at
-    `axis` (by default the last ones); without, the shapes are equal.
-    """
-    left, right = node.inputs
-    assert left is not None
-    assert right is not None
-    wide, narrow = static_shape(left), static_shape(right)
-    if wide is None or narrow is None:
-        raise RefusalError("the shapes must be known for a broadcast of this version")
-    broadcast = node.attributes.pop("broadcast").value
-    axis_attribute = node.attributes.pop("axis", None)
-    if not broadcast:
-        if wide != narrow:
-            fact = f"shapes {list(wide)} and {list(narrow)} differ and broadcast is 0"
-            raise RefusalError(fact, "set broadcast, or re-export with opset 7 or newer")
-        return []
-    spare = len(wide) - len(narrow)
-    axis = spare if axis_attribute is None else int(axis_attribute.value)
-    axis += len(wide) if axis < 0 else 0
-    single = all(extent == 1 for extent in narrow) and spare >= 0
-    if not single and not (0 <= axis <= spare and wide[axis : axis + len(narrow)] == narrow):
-        fact = f"the shape {list(narrow)} of B is no run of A's {list(wide)} from axis {axis} on"
-        raise RefusalError(fact, "re-export with opset 7 or newer")
-    if single or axis == spare:
-        return []
-    return [_unsqueeze(node, 1, range(len(narrow), len(narrow) + spare - axis))]
-
-
-def _unsqueeze(node: ir.Node, position: int, axes: range) -> ir.Node:
-    """An Unsqueeze put before one input of `node`."""
-    value = node.inputs[position]
-    label = f"{node.name or node.op_type}/Unsqueeze"
-    new = ir.Node("", "Unsqueeze", [value, _constant(axes, f"{label}/axes")], name=label)
-    new.outputs[0].name = f"{label}/expanded"
-    new.version = OPSET
-    node.prepend(new)
-    node.replace_input_with(position, new.outputs[0])
-    return new
-
-
-def _constant(values: object, name: str, dtype: ElementType = INT64) -> ir.Value:
-    array = np.asarray(values, dtype.numpy)
-    return ir.Value(
-        name=name,
-        type=ir.TensorType(ir.DataType(dtype.code)),
-        shape=ir.Shape(array.shape),
-        const_value=tensor_of(array, dtype, name),
-    )
+def _refuse_unknown(node: ir.Node, schema: defs.OpSchema, newest: defs.OpSchema) -> None:
+    """Raises RefusalError for what the newest form would not take: nothing is dropped."""
+    for name, attribute in node.attributes.items():
+        formal = newest.attributes.get(name)
+        if formal is None:
+            fact = f"attribute {name} of version {schema.since_version} is not supported"
+            raise RefusalError(fact, f"re-export with opset {newest.since_version} or newer")
+        if attribute.type.name != str(formal.type).rpartition(".")[2]:
+            fact = f"attribute {name} of version {schema.since_version} is {attribute.type.name}"
+            raise RefusalError(fact, f"re-export with opset {newest.since_version} or newer")
+    for name, formal in newest.attributes.items():
+        if formal.required and name not in node.attributes:
+            raise RefusalError(f"attribute {name} is missing", "newer versions require it")
+    for position, parameter in enumerate(newest.inputs):
+        single = parameter.option == defs.OpSchema.FormalParameterOption.Single
+        if single and (position >= len(node.inputs) or node.inputs[position] is None):
+            raise RefusalError(f"{parameter.name} is missing", "newer versions require it")

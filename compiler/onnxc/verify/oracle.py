@@ -77,6 +77,8 @@ class OnnxRuntime:
     def _run_raw(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """By way of raw memory: its numpy interface lacks the small types."""
         values = {i.name: self._ort_value(i, inputs[i.name]) for i in self._compiled.inputs}
+        for name in inputs.keys() - values.keys():  # of those that the C has as constants
+            values[name] = self._runtime.OrtValue.ortvalue_from_numpy(inputs[name])
         results = self._session.run_with_ort_values(None, values)
         pairs = zip(self._compiled.outputs, results, strict=True)
         return [_array(interface, result) for interface, result in pairs]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onnxc.compiled import CompiledModel
 from onnxc.errors import CrashError, OnnxcError, RunError, UsageError
+from onnxc.passes.fix import Fix
 from onnxc.pipeline import compile_model
 from onnxc.verify.compare import Difference, Tolerance, compare
 from onnxc.verify.inputs import Case, random_cases, read_inputs
@@ -119,6 +120,7 @@ def verify_model(
     *,
     c_source: Path | None = None,
     dims: Mapping[str, int] | None = None,
+    fix: Mapping[str, Fix] | None = None,
     inputs: Path | None = None,
     against: str = "auto",
     exact: bool = False,
@@ -139,7 +141,7 @@ def verify_model(
         source = Path(source)
     if against not in CHOICES:
         raise UsageError(f"no reference '{against}'; there are {', '.join(CHOICES)}")
-    model = _model(source, c_source, dims or {})
+    model = _model(source, c_source, dims or {}, fix or {})
     compiled = model.compiled
     cases = [read_inputs(inputs, model.inputs)] if inputs else random_cases(model.inputs, seed)
     results = run_apart(model, cases, random=inputs is None)
@@ -166,15 +168,18 @@ def verify_model(
 
 
 def _model(
-    source: Path | onnx.ModelProto, c_source: Path | None, dims: Mapping[str, int]
+    source: Path | onnx.ModelProto,
+    c_source: Path | None,
+    dims: Mapping[str, int],
+    fix: Mapping[str, Fix],
 ) -> CompiledModel:
     if c_source is None:
-        return CompiledModel(compile_model(source, dims=dims))
+        return CompiledModel(compile_model(source, dims=dims, fix=fix))
     header = _read_header(c_source)
     prefix = re.search(r"\bonnxc_status\s+(\w+)_run\s*\(", header)
     if prefix is None:
         raise UsageError(f"{c_source.with_suffix('.h')} is no header that onnxc made")
-    compiled = compile_model(source, dims=dims, name=prefix[1])
+    compiled = compile_model(source, dims=dims, fix=fix, name=prefix[1])
     _check_header(c_source, header, compiled)
     return CompiledModel(compiled, c_source)
 
@@ -260,7 +265,8 @@ def _reference_outputs(
     try:
         oracle = ORACLES[name](source, compiled)
         title = oracle.title
-        return Reference(name, title), [oracle.run(case.values) for case in cases]
+        given = [{**case.values, **compiled.fixed} for case in cases]
+        return Reference(name, title), [oracle.run(values) for values in given]
     except RefusedError as refusal:
         return Reference(name, title, str(refusal)), []
 
@@ -275,9 +281,9 @@ def _comparisons(
 ) -> list[Comparison]:
     found = []
     for output, array, wanted in zip(compiled.outputs, got, expected, strict=True):
-        name, dtype, shape = output.name, output.dtype, output.shape
+        name, dtype = output.name, output.dtype
         difference = compare(array, wanted, dtype, tolerance)
-        found.append(Comparison(name, dtype.name, shape, reference, case.label, difference))
+        found.append(Comparison(name, dtype.name, array.shape, reference, case.label, difference))
     return found
 
 

@@ -1,0 +1,123 @@
+"""Options and arguments that several commands share, and the checks of their values."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from onnxc import __version__, output
+from onnxc.errors import UsageError
+
+DEBUG_HELP: Final = """
+For those who work on onnxc itself:
+  --dump-after PASS  of compile: prints the model as it is after that pass to
+                     standard error. Passes:
+                     {passes}
+  ONNXC_DEBUG=1      in the environment: an internal error shows its traceback."""
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    """A question where `word` is nearly one of `known`, folder and suffix aside; else nothing."""
+    by_stem = {Path(name).stem: name for name in known}
+    close = difflib.get_close_matches(Path(word).stem, by_stem, n=1, cutoff=0.75)
+    return f"; did you mean {by_stem[close[0]]}?" if close else ""
+
+
+def check_exists(word: str, verbs: Iterable[str] = ()) -> None:
+    """Raises UsageError where there is no file `word`, which might be a misspelt verb, too."""
+    path = Path(word)
+    if os.path.lexists(word):
+        return
+    models = [str(path.parent / near.name) for near in path.parent.glob("*.onnx")]
+    if not verbs or word.endswith(".onnx") or os.sep in word:
+        raise UsageError(f"no such file: {word}{_meant(word, models)}")
+    raise UsageError(f"no verb or file '{word}'{_meant(word, [*verbs, *models])}")
+
+
+def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        with output.standard_output() as stream:
+            print(f"onnxc {__version__}", file=stream)
+        context.exit()
+
+
+def _print_debug_help(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from onnxc.pipeline import PASS_NAMES
+
+        with output.standard_output() as stream:
+            print(context.get_help(), file=stream)
+            print(DEBUG_HELP.format(passes=" ".join(PASS_NAMES)), file=stream)
+        context.exit()
+
+
+def _dimensions(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    """KEY=N options as a mapping; whether the model has such dimensions is for bind to say."""
+    found: dict[str, int] = {}
+    for value in values:
+        key, _equals, number = value.rpartition("=")
+        if re.fullmatch(r"[0-9]*\.\.[0-9]*", number):
+            raise UsageError(f"--dim {value}: ranges are not supported yet; give one number")
+        if not key or not re.fullmatch(r"[0-9]{1,19}", number):
+            raise UsageError(f"--dim {value}: write KEY=N with a number N of 0 or more")
+        if found.setdefault(key, int(number)) != int(number):
+            raise UsageError(f"--dim {key} is given twice: {found[key]} and {int(number)}")
+    return found
+
+
+def _fixed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE options as a mapping; whether the model has such inputs is for fix to say."""
+    found: dict[str, str] = {}
+    for value in values:
+        name, _equals, text = value.rpartition("=")
+        if not name or not text:
+            raise UsageError(f"--fix {value}: write NAME=VALUE with one number or true or false")
+        if found.setdefault(name, text) != text:
+            raise UsageError(f"--fix {name} is given twice: {found[name]} and {text}")
+    return found
+
+
+def _model(_: click.Context, __: click.Parameter, path: Path) -> Path:
+    check_exists(str(path))
+    return path
+
+
+version_option = click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
+)
+debug_help_option = click.option(
+    "--help-debug",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    hidden=True,
+    callback=_print_debug_help,
+)
+dim_option = click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="KEY=N",
+    callback=_dimensions,
+    help="Fix an open dimension: its name, or INPUT:AXIS. Repeatable.",
+)
+fix_option = click.option(
+    "--fix",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_fixed,
+    help="Make an input a constant, filled with one value. Repeatable.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+model_argument = click.argument("model", type=click.Path(path_type=Path), callback=_model)
