@@ -1,0 +1,482 @@
+"""Pools over regions of interest, which are run-time data.
+
+The grid of samples in a region is a product of two lines of samples. Where their number adapts to
+the region, which may be of any size, what an output takes from the elements of X is a product too:
+of a table for its row and one for its column, which do not grow with the number of samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Final
+
+from onnxc.dtypes import DOUBLE, INT32, INT64, ElementType
+from onnxc.errors import RefusalError
+from onnxc.expression import (
+    Checked,
+    Expr,
+    Index,
+    Status,
+    apply,
+    at,
+    cast,
+    compare,
+    fold,
+    guard,
+    literal,
+    where,
+)
+from onnxc.op import op
+from onnxc.tensor import Tensor, compute, dynamic, full, zero
+
+NEAR: Final = 8
+"""Adaptive samples are over half an element apart: no more than so many are near an element."""
+BLOCK: Final = 8
+"""Elements between comparisons with a run-time end."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """The samples of the bins along one axis of X, of `length` elements.
+
+    origin, bin   double[rois]: where the first bin begins, and the extent of each
+    count         double[rois]: samples in a bin
+    """
+
+    length: int
+    bins: int
+    origin: Tensor
+    bin: Tensor
+    count: Tensor
+
+    def position(self, roi: Index, number: Index, sample: Expr) -> Expr:
+        """double: where in X a sample of a bin lies, in elements from the first."""
+        size = self.bin[[roi]]
+        first = self.origin[[roi]] + cast(at(number), DOUBLE) * size
+        return first + (sample + 0.5) * size / self.count[[roi]]
+
+    def over_samples(
+        self, operation: str, value: Callable[[Expr, Expr], Expr], otherwise: float
+    ) -> Tensor:
+        """double[rois][bins][length]: `value(position, element)` folded over adaptive samples.
+
+        Only of those inside; the position is that on the elements, between the outermost ones.
+        """
+        shape = (*self.count.shape, self.bins, self.length)
+
+        def element(roi: Index, number: Index, place: Index) -> Expr:
+            here = cast(at(place), DOUBLE)
+
+            def term(n: Index) -> Expr:
+                sample = cast(at(n), DOUBLE) + self._first_near(roi, number, here)
+                exact = self.position(roi, number, sample)
+                exists = (sample < self.count[[roi]]) & self.is_inside(exact)
+                clamped = self.on_elements(exact)
+                near = (clamped >= here - 1) & (clamped < here + 1)
+                return where(exists & near, value(clamped, here), otherwise)
+
+            return fold(operation, [NEAR], term)
+
+        return compute(shape, element)
+
+    def _first_near(self, roi: Index, number: Index, element: Expr) -> Expr:
+        """The first sample near an element, 1 or less before it or, of the first two, the border.
+
+        A sample before element 0 is moved there, and so has element 1, with no weight, beside it.
+        """
+        start = where(element <= 1, -1, element - 1)
+        origin = self.origin[[roi]] + cast(at(number), DOUBLE) * self.bin[[roi]]
+        step = self.bin[[roi]] / self.count[[roi]]
+        return apply("max", apply("ceil", (start - origin) / step - 0.5), 0)
+
+    def is_inside(self, position: Expr) -> Expr:
+        """Whether a sample counts; further out it is 0."""
+        return (position >= -1.0) & (position <= float(self.length))
+
+    def on_elements(self, position: Expr) -> Expr:
+        """Between the outermost ones."""
+        return apply("min", apply("max", position, 0), float(self.length - 1))
+
+    def strays(self) -> Tensor:
+        """bool[rois][bins]: whether some sample of a bin is outside, or there is none."""
+
+        def element(roi: Index, number: Index) -> Expr:
+            first = self.position(roi, number, literal(DOUBLE, 0))
+            last = self.position(roi, number, self.count[[roi]] - 1)
+            return ~(self.is_inside(first) & self.is_inside(last) & (self.count[[roi]] > 0))
+
+        return compute((*self.count.shape, self.bins), element)
+
+
+@op("RoiAlign")
+def roi_align(
+    X: Tensor,
+    rois: Tensor,
+    batch_indices: Tensor,
+    *,
+    coordinate_transformation_mode: str,
+    mode: str,
+    output_height: int,
+    output_width: int,
+    sampling_ratio: int,
+    spatial_scale: float,
+) -> Tensor:
+    """Mode max is the greatest of the weighted corners of the samples, as ONNX's tests have it.
+
+    Regions are computed in X's type, in the order of the specification, samples in double. A bin
+    without a sample is 0, and so is a sample more than 1 outside of X, or at a NaN.
+    """
+    known = ("half_pixel", "output_half_pixel")
+    if coordinate_transformation_mode not in known or mode not in ("avg", "max"):
+        given = f"mode {mode!r} and coordinates {coordinate_transformation_mode!r}"
+        raise RefusalError(f"{given} are not known", f"give avg or max, and one of {known}")
+    _check_shapes(X, rois, 4)
+    if batch_indices.shape != rois.shape[:1]:
+        raise RefusalError(f"{rois.shape[0]} regions have batch_indices {batch_indices.shape}")
+    if sampling_ratio < 0 or output_height < 1 or output_width < 1:
+        raise RefusalError("sampling_ratio is negative, or the output has no extent")
+    shape = (rois.shape[0], X.shape[1], output_height, output_width)
+    if math.prod(shape) == 0 or X.elements == 0:
+        return full(shape, zero(X.dtype))
+    half = coordinate_transformation_mode == "half_pixel"
+    lines = [
+        _line(rois, column, X.shape[d], bins, spatial_scale, sampling_ratio, half)
+        for d, column, bins in ((2, 1, output_height), (3, 0, output_width))
+    ]
+    values = X.shared("the values sampled")
+    batch = _image(batch_indices.unsqueeze([1]), X.shape[0])
+    if sampling_ratio:
+        samples = [_Samples.of(line, sampling_ratio, X.dtype) for line in lines]
+        return _sampled(values, batch, samples, mode)
+    if mode == "avg":
+        return _averaged(values, batch, lines)
+    return _greatest(values, batch, lines)
+
+
+def _check_shapes(X: Tensor, rois: Tensor, numbers: int) -> None:
+    if X.rank != 4 or rois.rank != 2 or rois.shape[1] != numbers:
+        shapes = f"X has shape {list(X.shape)} and rois {list(rois.shape)}"
+        raise RefusalError(shapes, f"give images N, C, H, W and regions of {numbers} numbers")
+
+
+def _line(
+    rois: Tensor, column: int, length: int, bins: int, scale: float, ratio: int, half: bool
+) -> _Line:
+    def at_column(roi: Index, number: int) -> Expr:
+        scaled = rois[[roi, Index(number)]] * scale
+        return scaled - 0.5 if half else scaled
+
+    def extent(roi: Index) -> Expr:
+        size = at_column(roi, column + 2) - at_column(roi, column)
+        return (size if half else apply("max", size, 1)) / float(bins)
+
+    def table(value: Callable[[Index], Expr], role: str) -> Tensor:
+        return compute(rois.shape[:1], value).cast(DOUBLE).stored(role)
+
+    axis = "rows" if column else "columns"
+    if ratio:
+        count = full(rois.shape[:1], literal(DOUBLE, ratio))
+    else:
+        count = table(lambda roi: apply("ceil", extent(roi)), f"samples per bin along {axis}")
+    return _Line(
+        length,
+        bins,
+        table(lambda roi: at_column(roi, column), f"where each region begins along {axis}"),
+        table(extent, f"the extent of a bin along {axis}"),
+        count,
+    )
+
+
+def _image(indices: Tensor, batch: int) -> Tensor:
+    """int64[rois]: the image of each region, by its first column; reports one that is not there."""
+
+    def element(roi: Index) -> Expr:
+        given = indices[[roi, Index()]]
+        inside = (given >= 0) & (given < batch)
+        whole = where(inside, cast(given, INT64), 0)
+        return Checked(INT64, whole, inside, Status.INDEX_OUT_OF_RANGE)
+
+    return compute(indices.shape[:1], element).stored("the image of each region")
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Of a fixed number in each bin, each [rois][bins][samples].
+
+    outside     int32: 1 where the sample does not count, else 0
+    low, high   int32: the elements around it, the same one at the end
+    share       what of the sample is that of `high`
+    """
+
+    outside: Tensor
+    low: Tensor
+    high: Tensor
+    share: Tensor
+
+    @classmethod
+    def of(cls, line: _Line, count: int, dtype: ElementType) -> _Samples:
+        shape = (*line.count.shape, line.bins, count)
+
+        def exact(roi: Index, number: Index, sample: Index) -> Expr:
+            return line.position(roi, number, cast(at(sample), DOUBLE))
+
+        positions = compute(shape, exact).stored("where each sample lies")
+
+        def table(value: Callable[[Expr], Expr], role: str) -> Tensor:
+            return compute(shape, lambda *indices: value(positions[indices])).stored(role)
+
+        def low(position: Expr) -> Expr:
+            return apply("floor", line.on_elements(position))
+
+        last = float(line.length - 1)
+        return cls(
+            table(lambda p: where(line.is_inside(p), literal(INT32, 0), 1), "samples outside"),
+            table(lambda p: cast(low(p), INT32), "the element before each sample"),
+            table(lambda p: cast(apply("min", low(p) + 1, last), INT32), "the element after it"),
+            table(lambda p: cast(line.on_elements(p) - low(p), dtype), "the share of that one"),
+        )
+
+
+def _sampled(X: Tensor, batch: Tensor, samples: list[_Samples], mode: str) -> Tensor:
+    rows, columns = samples
+    rois, height, count = rows.share.shape
+    width = columns.share.shape[1]
+
+    def element(roi: Index, c: Index, row: Index, column: Index) -> Expr:
+        image = dynamic(batch[[roi]])
+
+        def sample(y: Index, x: Index) -> Expr:
+            above, beside = [roi, row, y], [roi, column, x]
+
+            def corner(down: bool, right: bool) -> Expr:
+                v, u = rows.share[above], columns.share[beside]
+                weight = (v if down else 1 - v) * (u if right else 1 - u)
+                i = dynamic((rows.high if down else rows.low)[above])
+                j = dynamic((columns.high if right else columns.low)[beside])
+                return where(compare("equal", weight, 0), 0, X[[image, c, i, j]] * weight)
+
+            four = [corner(down, right) for down in (False, True) for right in (False, True)]
+            value = reduce(partial(apply, "max" if mode == "max" else "add"), four)
+            bounds = [(dynamic(rows.outside[above]), 1), (dynamic(columns.outside[beside]), 1)]
+            return guard(bounds, value, zero(X.dtype))
+
+        if mode == "max":
+            return fold("max", [count, count], sample)
+        return fold("sum", [count, count], sample, "contraction") / float(count**2)
+
+    return compute((rois, X.shape[1], height, width), element)
+
+
+def _hat(position: Expr, element: Expr) -> Expr:
+    """The weight of an element for a sample less than 1 away."""
+    return 1 - apply("abs", position - element)
+
+
+def _averaged(X: Tensor, batch: Tensor, lines: list[_Line]) -> Tensor:
+    rows, columns = (
+        _per_sample(line).cast(X.dtype).stored("the share of each element in a bin")
+        for line in lines
+    )
+    row_ends, column_ends = (
+        _Range.of(shares, lambda share: share > 0) for shares in (rows, columns)
+    )
+    nothing = zero(X.dtype)
+
+    def element(roi: Index, c: Index, row: Index, column: Index) -> Expr:
+        image = dynamic(batch[[roi]])
+
+        def across(y: Index) -> Expr:
+            def term(x: Index) -> Expr:
+                share = columns[[roi, column, x]]
+                return where(share > 0, X[[image, c, y, x]] * share, 0)
+
+            share = rows[[roi, row, y]]
+            total = column_ends.folded("sum", roi, column, term, nothing)
+            return where(share > 0, total * share, 0)
+
+        return row_ends.folded("sum", roi, row, across, nothing)
+
+    return compute((rows.shape[0], X.shape[1], rows.shape[1], columns.shape[1]), element)
+
+
+def _per_sample(line: _Line) -> Tensor:
+    totals = line.over_samples("sum", _hat, 0.0)
+    return compute(
+        totals.shape,
+        lambda roi, number, place: (
+            totals[[roi, number, place]] / apply("max", line.count[[roi]], 1)
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Range:
+    """int64[rois][bins]: from which to before which of `length` elements a bin takes."""
+
+    length: int
+    first: Tensor
+    end: Tensor
+
+    @classmethod
+    def of(cls, table: Tensor, taken: Callable[[Expr], Expr]) -> _Range:
+        """The elements of which the entries of [rois][bins][length] are to be taken."""
+        length = table.shape[2]
+
+        def first(roi: Index, number: Index) -> Expr:
+            return fold(
+                "min", [length], lambda n: where(taken(table[[roi, number, n]]), at(n), length)
+            )
+
+        def end(roi: Index, number: Index) -> Expr:
+            return fold(
+                "max", [length], lambda n: where(taken(table[[roi, number, n]]), at(n) + 1, 0)
+            )
+
+        shape = table.shape[:2]
+        return cls(
+            length,
+            compute(shape, first).stored("the first element of each bin"),
+            compute(shape, end).stored("the element after the last of each bin"),
+        )
+
+    def folded(
+        self,
+        operation: str,
+        roi: Index,
+        number: Index,
+        value: Callable[[Index], Expr],
+        nothing: Expr,
+    ) -> Expr:
+        """`value` of each element folded, in blocks: one past the end costs a comparison."""
+        first, end = self.first[[roi, number]], self.end[[roi, number]]
+
+        def block(n: Index) -> Expr:
+            def element(offset: Index) -> Expr:
+                place = first + at(n * BLOCK + offset)
+                return _only_if(place < end, value(dynamic(place)), nothing)
+
+            inner = fold(operation, [BLOCK], element, "contraction")
+            return _only_if(first + at(n * BLOCK) < end, inner, nothing)
+
+        return fold(operation, [-(-self.length // BLOCK)], block, "contraction")
+
+
+def _only_if(condition: Expr, value: Expr, otherwise: Expr) -> Expr:
+    """`value` is computed only where the condition holds."""
+    outside = where(condition, literal(INT32, 0), 1)
+    return guard([(dynamic(outside), 1)], value, otherwise)
+
+
+def _greatest(X: Tensor, batch: Tensor, lines: list[_Line]) -> Tensor:
+    """A positive element counts by its greatest weights, a negative one by its least."""
+    most = [_extreme(X, line, "max", _hat, -1.0) for line in lines]
+    least = [_extreme(X, line, "min", _least_hat(line), 2.0) for line in lines]
+    strays = [line.strays().stored("bins with samples outside") for line in lines]
+    ranges = [_Range.of(table, lambda weight: weight >= 0) for table in most]
+    none = literal(X.dtype, -math.inf)
+
+    def element(roi: Index, c: Index, row: Index, column: Index) -> Expr:
+        image = dynamic(batch[[roi]])
+
+        def across(y: Index) -> Expr:
+            def term(x: Index) -> Expr:
+                value = X[[image, c, y, x]]
+                above, below = (t[0][[roi, row, y]] * t[1][[roi, column, x]] for t in (most, least))
+                weight = where(value > 0, above, below)
+                return where(compare("equal", weight, 0), 0, value * weight)
+
+            return ranges[1].folded("max", roi, column, term, none)
+
+        found = ranges[0].folded("max", roi, row, across, none)
+        stray = strays[0][[roi, row]] | strays[1][[roi, column]]
+        return apply("max", found, where(stray, zero(X.dtype), none))
+
+    return compute((most[0].shape[0], X.shape[1], most[0].shape[1], most[1].shape[1]), element)
+
+
+def _extreme(
+    X: Tensor,
+    line: _Line,
+    operation: str,
+    value: Callable[[Expr, Expr], Expr],
+    otherwise: float,
+) -> Tensor:
+    found = line.over_samples(operation, value, otherwise).cast(X.dtype)
+    return found.stored("the extreme weights of each element in a bin")
+
+
+def _least_hat(line: _Line) -> Callable[[Expr, Expr], Expr]:
+    """On the last element both corners of a sample are that element, one with a weight of 0."""
+    last = float(line.length - 1)
+    return lambda position, element: where(
+        (position >= last) & (element >= last), 0, _hat(position, element)
+    )
+
+
+@op("MaxRoiPool")
+def max_roi_pool(
+    X: Tensor, rois: Tensor, *, pooled_shape: tuple[int, ...], spatial_scale: float
+) -> Tensor:
+    """Corners are rounded to elements, halves away from 0, and both belong to the region.
+
+    Bin n of m of a region of k elements is floor(n k / m) to ceil((n + 1) k / m). An empty bin is
+    0. A region whose numbers are NaN is empty.
+    """
+    _check_shapes(X, rois, 5)
+    if len(pooled_shape) != 2 or min(pooled_shape) < 1:
+        raise RefusalError(f"pooled_shape is {list(pooled_shape)}", "give a height and a width")
+    shape = (rois.shape[0], X.shape[1], *pooled_shape)
+    if math.prod(shape) == 0 or X.elements == 0:
+        return full(shape, zero(X.dtype))
+    values = X.shared("the values pooled")
+    batch = _image(rois, X.shape[0])
+    ranges = [
+        _Range(
+            X.shape[d],
+            *(
+                _edges(rois, column, X.shape[d], bins, spatial_scale, last=last).stored(
+                    f"the {'end' if last else 'start'} of each bin along dimension {d}"
+                )
+                for last in (False, True)
+            ),
+        )
+        for d, column, bins in ((2, 2, pooled_shape[0]), (3, 1, pooled_shape[1]))
+    ]
+    none = literal(X.dtype, -math.inf)
+
+    def element(roi: Index, c: Index, row: Index, column: Index) -> Expr:
+        image = dynamic(batch[[roi]])
+
+        def across(y: Index) -> Expr:
+            return ranges[1].folded("max", roi, column, lambda x: values[[image, c, y, x]], none)
+
+        found = ranges[0].folded("max", roi, row, across, none)
+        filled = [
+            edges.first[[roi, number]] < edges.end[[roi, number]]
+            for edges, number in zip(ranges, (row, column), strict=True)
+        ]
+        return where(filled[0] & filled[1], found, 0)
+
+    return compute(shape, element)
+
+
+def _edges(
+    rois: Tensor, column: int, length: int, bins: int, scale: float, *, last: bool
+) -> Tensor:
+    """int64[rois][bins]: the first element of each bin, or with `last` the one after it."""
+
+    def corner(roi: Index, number: int) -> Expr:
+        scaled = cast(rois[[roi, Index(number)]] * scale, DOUBLE)
+        return where(scaled < 0, apply("ceil", scaled - 0.5), apply("floor", scaled + 0.5))
+
+    def element(roi: Index, number: Index) -> Expr:
+        first = corner(roi, column)
+        size = apply("max", corner(roi, column + 2) - first + 1, 1)
+        position = cast(at(number + int(last)), DOUBLE) * size / literal(DOUBLE, bins)
+        edge = apply("ceil" if last else "floor", position) + first
+        return cast(apply("min", apply("max", edge, 0), float(length)), INT64)
+
+    return compute((rois.shape[0], bins), element)
