@@ -62,9 +62,15 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def library_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests leave the user's cache alone, and find nothing in it."""
+    """Tests leave the user's cache alone, and find in it only what this run has built.
+
+    The workers of pytest-xdist share it.
+    """
+    session = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        session = session.parent
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ONNXC_CACHE_DIR", str(tmp_path_factory.mktemp("libraries")))
+        patch.setenv("ONNXC_CACHE_DIR", str(session / "libraries"))
         yield
 
 

@@ -279,8 +279,8 @@ DECLARATIONS = (
     ),
     _changed(
         "a negative dim",
-        lambda model: _set_dim(model, 3, -1),
-        "input 'x': dimension 1 is negative (-1); "
+        lambda model: _set_dim(model, 3, -2),
+        "input 'x': dimension 1 is negative (-2); "
         "name the dimension (dim_param) or leave its value out to fix it with --dim",
     ),
     _changed(

@@ -5,6 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifndef ONNXC_STRING_DEFINED /* no model has strings */
+#define ONNXC_STRING_DEFINED
+typedef struct onnxc_string {
+    const char *data;
+    size_t size;
+} onnxc_string;
+#endif
+
 /* A number below n, from a generator that needs no more than 32 bits. */
 static unsigned pick(unsigned n)
 {

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onnxc.dtypes import ElementType
-from onnxc.kernel import Status
+from onnxc.expression import Status
 from onnxc.packing import pack_elements
 from onnxc.pipeline import Compiled, Interface
 
@@ -71,6 +71,13 @@ def stored_words(value: Interface, array: Array) -> list[int]:
 
 def given(value: Interface, variable: str, array: Array) -> str:
     """A copy of a table of the array's values, as the machine itself stores them."""
+    name = f"values_{variable}"
+    table = value_table(value, name, array)
+    return f"{table} memcpy({variable}, {name}, sizeof {name});" if table else ""
+
+
+def value_table(value: Interface, name: str, array: Array) -> str:
+    """A constant table of the array's values; none of no values."""
     if math.prod(value.shape) == 0:
         return ""
     if value.dtype.kind == "string":
@@ -79,8 +86,7 @@ def given(value: Interface, variable: str, array: Array) -> str:
     else:
         c_type = f"uint{words(value)[0]}_t"
         texts = [f"{word:#x}" for word in stored_words(value, array)]
-    table = f"static const {c_type} values_{variable}[] = {{{', '.join(texts)}}};"
-    return f"{table} memcpy({variable}, values_{variable}, sizeof values_{variable});"
+    return f"static const {c_type} {name}[] = {{{', '.join(texts)}}};"
 
 
 def _escaped(text: bytes) -> str:
@@ -102,11 +108,13 @@ def spoiled(value: Interface, variable: str) -> str:
 
 
 def printed(value: Interface, variable: str) -> str:
-    if value.dtype.kind == "string":
-        call = f"print_strings({variable}, {math.prod(value.shape)});"
-    else:
-        bits, count = words(value)
-        call = f"print{bits}({variable}, {count});"
+    """Of what the data decides the size of, the elements that there are."""
+    bits, count = (0, math.prod(value.shape)) if value.dtype.kind == "string" else words(value)
+    number = str(count)
+    if value.actual is not None and count:
+        extents = [f"(size_t){variable}_shape[{n}]" for n in range(len(value.shape))]
+        number = " * ".join([*extents, str(count // math.prod(value.shape))])
+    call = f"print{bits or '_strings'}({variable}, {number});"
     return f'printf("\\n{value.c_name}:"); {call}'
 
 
@@ -121,13 +129,20 @@ def checked(value: Interface, role: str, model: str) -> str:
     return f"typedef char check_{role}_{value.c_name}[({condition}) ? 1 : -1];"
 
 
+def with_shape(value: Interface, variable: str) -> list[tuple[Interface, str]]:
+    """An output, and the array that receives its actual shape where it has one."""
+    shape = [] if value.actual is None else [(value.actual, f"{variable}_shape")]
+    return [(value, variable), *shape]
+
+
 def function(call: Call, name: str) -> str:
     """`name` runs the model with a workspace of its own, then with the static one."""
     model = call.model
     inputs = [(value, f"input{i}") for i, value in enumerate(model.inputs)]
     outputs = [(value, f"output{i}") for i, value in enumerate(model.outputs)]
-    arguments = [variable for _, variable in inputs + outputs]
-    lines = [declared(*pair) for pair in inputs + outputs]
+    written = [pair for output in outputs for pair in with_shape(*output)]
+    arguments = [variable for _, variable in inputs + written]
+    lines = [declared(*pair) for pair in inputs + written]
     lines += [f"static {model.name}_workspace workspace;"]
     lines += [checked(value, "INPUT", model.name) for value, _ in inputs]
     lines += [checked(value, "OUTPUT", model.name) for value, _ in outputs]
@@ -136,10 +151,10 @@ def function(call: Call, name: str) -> str:
     else:
         lines += [given(*pair, call.inputs[pair[0].name]) for pair in inputs]
     for run, more in (("run", ["&workspace"]), ("run_static", [])):
-        lines += [spoiled(*pair) for pair in outputs]
+        lines += [spoiled(*pair) for pair in written]
         status = f"(int){model.name}_{run}({', '.join([*arguments, *more])})"
         lines += [f'printf("\\n-- {model.name} %d", {status});']
-        lines += [printed(*pair) for pair in outputs]
+        lines += [printed(*pair) for pair in written]
     return f"static void {name}(void)\n{{\n" + "\n".join(lines) + "\n}\n"
 
 

@@ -1,104 +1,14 @@
-"""ONNX's own backend tests of the supported operators, and the rest of the backend interface."""
+"""The backend interface: devices, inputs in every form, open dimensions, single nodes."""
 
-import importlib
-import unittest
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx.backend.test import BackendTest, loader
-from onnx.backend.test.case.test_case import TestCase
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
 from onnxc import backend
 from onnxc.errors import ModelError, UsageError
-
-OPERATORS = ("constant", "equal", "identity", "size", "unsqueeze")
-TESTS = [
-    "test_constant_cpu",
-    "test_equal_cpu",
-    "test_equal_bcast_cpu",
-    "test_equal_int8_cpu",
-    "test_equal_int16_cpu",
-    "test_equal_string_cpu",
-    "test_equal_string_broadcast_cpu",
-    "test_equal_uint8_cpu",
-    "test_equal_uint16_cpu",
-    "test_equal_uint32_cpu",
-    "test_equal_uint64_cpu",
-    "test_identity_cpu",
-    "test_size_cpu",
-    "test_size_example_cpu",
-]
-# ONNX's tests of Unsqueeze have the axes as an input, so that no shape is known at compile time.
-UNSQUEEZE = [
-    "test_unsqueeze_axis_0_cpu",
-    "test_unsqueeze_axis_1_cpu",
-    "test_unsqueeze_axis_2_cpu",
-    "test_unsqueeze_negative_axes_cpu",
-    "test_unsqueeze_three_axes_cpu",
-    "test_unsqueeze_two_axes_cpu",
-    "test_unsqueeze_unsorted_axes_cpu",
-]
-REFUSED = {
-    "test_identity_sequence_cpu": r"input 'x': seq\(.*\) is not supported; only tensors are",
-    "test_identity_opt_cpu": r"input 'opt_in': optional\(.*\) is not supported; only tensors are",
-    **dict.fromkeys(UNSQUEEZE, "input axes must be known at compile time"),
-}
-
-
-@pytest.fixture(scope="module")
-def runner_cases() -> list[TestCase]:
-    """The runner's cases of the operators.
-
-    Only their modules are loaded: to make up the examples of all operators takes seconds.
-    """
-    for operator in OPERATORS:
-        importlib.import_module(f"onnx.backend.test.case.node.{operator}")
-    nodes = importlib.import_module("onnx.backend.test.case.node")
-    return [case for case in nodes._NodeTestCases if case.name.split("_")[1] in OPERATORS]
-
-
-@pytest.fixture(scope="module")
-def runner_tests(runner_cases: list[TestCase]) -> dict[str, unittest.TestCase]:
-    """The runner's tests of the operators, by name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loader, "load_node_model_tests", lambda: runner_cases)
-        classes = BackendTest(backend.OnnxcBackend, __name__).test_cases
-    case = classes["OnnxBackendNodeModelTest"]
-    return {name: case(name) for name in vars(case) if name.endswith("_cpu")}
-
-
-def test_the_lists_are_complete(runner_tests: dict[str, unittest.TestCase]) -> None:
-    assert runner_tests.keys() == {*TESTS, *REFUSED}
-
-
-@pytest.mark.parametrize("name", TESTS)
-def test_onnx(name: str, runner_tests: dict[str, unittest.TestCase]) -> None:
-    runner_tests[name].debug()
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_onnx_refused(name: str, runner_tests: dict[str, unittest.TestCase]) -> None:
-    with pytest.raises(ModelError, match=REFUSED[name]):
-        runner_tests[name].debug()
-
-
-@pytest.mark.parametrize("name", UNSQUEEZE)
-def test_onnx_unsqueeze_of_known_axes(name: str, runner_cases: list[TestCase]) -> None:
-    """The refused cases once their axes are an initializer, as the message says."""
-    (case,) = (case for case in runner_cases if f"{case.name}_cpu" == name)
-    model = onnx.ModelProto()
-    model.CopyFrom(case.model)
-    _, axes = model.graph.input
-    assert case.data_sets
-    for (x, values), wanted in case.data_sets:
-        del model.graph.initializer[:]
-        model.graph.initializer.append(onnx.numpy_helper.from_array(values, axes.name))
-        (found,) = backend.run_model(model, [x])
-        np.testing.assert_array_equal(found, wanted[0], strict=True)
-
 
 X = np.array([[1, 2, 3]], np.float32)
 Y = np.array([[1], [3]], np.float32)
@@ -124,6 +34,60 @@ def test_prepare_and_run(inputs: Any) -> None:
 def test_a_wrong_number_of_inputs() -> None:
     with pytest.raises(UsageError, match=r"1 inputs given; the model has 2: x, y"):
         backend.run_model(equal_model(), X)
+
+
+def open_model() -> onnx.ModelProto:
+    """Equal with the named dimensions N and M and one that has no name."""
+    model = equal_model()
+    x, y = (value.type.tensor_type.shape.dim for value in model.graph.input)
+    x[0].dim_param, x[1].dim_param, y[0].dim_param = "N", "M", "N"
+    y[1].Clear()
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "M"
+    return model
+
+
+@pytest.mark.parametrize("inputs", [[X, X], {"y": X, "x": X}])
+@pytest.mark.parametrize("dims", [None, {"N": 1}, {"y:1": 3, "M": 3}])
+def test_open_dimensions_take_the_sizes_of_the_arrays(inputs: Any, dims: Any) -> None:
+    assert backend.is_compatible(open_model(), dims=dims)
+    (output,) = backend.prepare(open_model(), dims=dims).run(inputs)
+    assert output.tolist() == [[True] * 3]
+
+
+def test_open_dimensions_may_have_other_sizes_in_each_run() -> None:
+    prepared: Any = backend.prepare(open_model())
+    for rows, columns in ((2, 3), (4, 1), (2, 3), (0, 5)):
+        x = np.zeros((rows, columns), np.float32)
+        assert prepared.run([x, x])["z"].tolist() == [[True] * columns] * rows
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([X, Y], r"input 'y': expected float32\[1,1\], got float32\[2,1\]"),
+        ([X, X[0]], "axis 1 of input 'y' needs a size; the array has rank 1"),
+        ({"x": X}, "input 'y': missing"),
+        ([X], "1 inputs given; the model has 2: x, y"),
+    ],
+)
+def test_arrays_that_do_not_fit_the_open_dimensions(inputs: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        backend.prepare(open_model()).run(inputs)
+
+
+def test_sizes_that_the_model_cannot_have() -> None:
+    prepared = backend.prepare(open_model())
+    with pytest.raises(ModelError, match="Equal"):
+        prepared.run([np.zeros((2, 3), np.float32), np.zeros((2, 2), np.float32)])
+
+
+def test_other_problems_are_told_before_any_array_comes() -> None:
+    model = open_model()
+    model.graph.node[0].op_type = "Unheard"
+    assert not backend.is_compatible(model)
+    with pytest.raises(ModelError, match="Unheard"):
+        backend.prepare(model)
 
 
 @pytest.mark.parametrize("inputs", [[X, Y], {"y": Y, "x": X}])

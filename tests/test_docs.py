@@ -17,14 +17,12 @@ and a comment above the block says more:
 <!-- quote: FILE | START | END -->  the block is the text of the file from the first line that
                                     starts with START to the next that starts with END
 
-`--update-golden` writes quotes, and the README's table of operators, anew.
+`--update-golden` writes quotes anew. The tables are tested in test_doc_tables.py.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import math
 import os
 import re
 import shutil
@@ -39,11 +37,7 @@ from typing import Final
 import click
 import pytest
 
-from onnxc import cli, op
-from onnxc.dtypes import ELEMENT_TYPES
-from onnxc.kernel import Status
-from onnxc.report.operators import table_markdown
-from onnxc.verify.compare import DEFAULT_TOLERANCES
+from onnxc import cli
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = ROOT / "README.md"
@@ -402,86 +396,3 @@ def test_links(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=identifier)
 def test_no_path_of_a_machine(page: Path) -> None:
     assert not re.findall(r"(?:/home|/root|/tmp|/usr|/Users|/work)/\S*", page.read_text("utf-8"))
-
-
-# Tables of the documents and the code that they describe
-
-
-def rows(page: Path, heading: str) -> list[list[str]]:
-    """The cells of the first table below a heading or a paragraph that starts so."""
-    text = page.read_text(encoding="utf-8").split(f"\n{heading}", 1)[1]
-    lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
-    assert lines is not None
-    cells = [line.strip("|").split("|") for line in lines[0].splitlines()[2:]]
-    return [[cell.strip().strip("`") for cell in row] for row in cells]
-
-
-def test_the_table_of_operators(update_golden: bool) -> None:
-    text = README.read_text(encoding="utf-8")
-    before, rest = text.split("<!-- operators -->\n")
-    after = rest.partition("<!-- /operators -->")[2]
-    new = f"{before}<!-- operators -->\n{table_markdown()}\n<!-- /operators -->{after}"
-    if update_golden:
-        README.write_text(new, encoding="utf-8")
-    else:
-        assert text == new
-
-
-def test_the_second_sentence_names_the_operators() -> None:
-    paragraphs = README.read_text(encoding="utf-8").split("\n\n")
-    text = " ".join(next(p for p in paragraphs if p.startswith("onnxc compiles")).split())
-    *first, last = [name for _, name, _ in op.supported()]
-    second = re.split(r"(?<=[.;]) ", text)[1]
-    assert second.endswith(f"operators, {', '.join(first)} and {last};")
-
-
-def test_the_table_of_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its marks, with the columns and rows that the command under it prints."""
-    pytest.importorskip("onnxruntime")
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    elementwise = importlib.import_module("elementwise")
-    text = README.read_text(encoding="utf-8")
-    (table,) = re.findall(r"<!-- benchmark -->\n((?:.*\n)+?)<!-- /benchmark -->\n", text)
-    lines = [line for line in table.splitlines() if line.startswith("|")]
-    head, _, *found = ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)
-    titles = [case.title for case in elementwise.cases()]
-    titles += [f"Equal string [{elementwise.MILLION}], {n} bytes each" for n in (9, 19)]
-    assert tuple(head) == elementwise.HEAD
-    assert [row[0] for row in found] == titles
-    assert {len(row) for row in found} == {len(head)}
-
-
-def test_the_table_of_element_types() -> None:
-    wanted = [[t.name, "uint8_t" if t.packed else t.c_type] for t in ELEMENT_TYPES]
-    found = rows(GUIDE, "## Element types")
-    assert [row[:2] for row in found] == wanted
-    for element_type, row in zip(ELEMENT_TYPES, found, strict=True):
-        packed = f"packed, {element_type.per_byte} in a byte"
-        assert element_type.packed == (row[2] == packed)
-
-
-def test_the_table_of_status_codes() -> None:
-    found = {name: number for name, number, _ in rows(GUIDE, "**The status**")}
-    assert found == {f"ONNXC_{code.name}": str(code.value) for code in Status.__members__.values()}
-
-
-def test_the_table_of_tolerances() -> None:
-    found = {
-        name: (number(rtol), number(atol))
-        for names, rtol, atol in rows(GUIDE, "Integers, bool and strings must be equal.")
-        for name in names.split(", ")
-    }
-    assert found == {**DEFAULT_TOLERANCES, "float8": (0, 0), "float4": (0, 0)}
-
-
-def number(text: str) -> float:
-    base, _, exponent = text.partition("**")
-    return math.pow(float(base), float(exponent or 1))
-
-
-@pytest.mark.parametrize("verb", ["compile", "verify", "info", "ops"])
-def test_every_option_is_in_the_guide(verb: str) -> None:
-    text = GUIDE.read_text(encoding="utf-8") + README.read_text(encoding="utf-8")
-    for parameter in cli.commands.commands[verb].params:
-        if isinstance(parameter, click.Option) and not parameter.hidden:
-            assert re.search(rf"{parameter.opts[0]}\b", text), f"onnxc {verb} {parameter.opts[0]}"

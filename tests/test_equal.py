@@ -14,7 +14,8 @@ from onnxc.compiled import CompiledModel
 from onnxc.dtypes import BOOL, BY_NAME, ElementType, numpy_dtype
 from onnxc.emit.interface import Banner
 from onnxc.emit.module import emit
-from onnxc.kernel import Buffer, Loops, Program, along, compare, load
+from onnxc.expression import Buffer, along, compare, load
+from onnxc.kernel import Loops, Program
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory
 from onnxc.pipeline import Compiled, Interface, compile_model

@@ -10,7 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxc import op as operators
 from onnxc.dtypes import BOOL
 from onnxc.errors import ModelError
-from onnxc.kernel import Axis, Const, Fold, Index, Loops, along
+from onnxc.expression import Axis, Const, Fold, Index, along
+from onnxc.kernel import Loops
 from onnxc.pipeline import compile_model, evaluate_model
 from onnxc.tensor import Tensor, compute
 
@@ -24,6 +25,16 @@ def registry() -> Iterator[None]:
     yield
     operators.REGISTRY.clear()
     operators.REGISTRY.update(before)
+
+
+def test_signatures_are_those_of_the_schemas() -> None:
+    for (domain, name), operator in operators.load_operators().items():
+        schema = operators.newest_schema(domain, name)
+        formal = [parameter.name for parameter in schema.inputs]
+        actual = [parameter.name for parameter in operator.inputs]
+        assert actual == formal[: len(actual)], name
+        assert len(actual) >= schema.min_input, name
+        assert operator.attributes <= set(schema.attributes), name
 
 
 def row_max(data: Tensor) -> Tensor:

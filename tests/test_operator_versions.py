@@ -1,9 +1,15 @@
-"""Every version of every operator: the types that its schema allows, and no other."""
+"""Element types: in every version of five operators in C, in the newest of the others in numpy.
+
+tests/passes/test_upgrade_schemas.py goes through every attribute of every version.
+`python -m tests.test_operator_versions` writes refused_types.tsv anew.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -11,9 +17,15 @@ import pytest
 from onnx import TensorProto, defs, helper
 
 from onnxc import op
-from onnxc.dtypes import BY_NAME, ELEMENT_TYPES, ElementType
+from onnxc.arrays import object_array
+from onnxc.dtypes import BY_NAME, ELEMENT_TYPES, ElementType, numpy_dtype
+from onnxc.errors import ModelError
 from onnxc.passes.load import load
-from onnxc.pipeline import compile_model
+from onnxc.pipeline import compile_model, evaluate_model
+from onnxc.report.examples import Example, at
+from onnxc.report.examples import model as example_model
+from onnxc.report.examples import stored as stored_examples
+from onnxc.report.operators import table
 from tests.models import Array, Batch, any_bits, model, refusal, run, stored
 
 VERSIONS: dict[str, tuple[int, ...]] = {
@@ -43,12 +55,6 @@ def allowed(operator: str, version: int) -> list[ElementType]:
     schema = defs.get_schema(operator, version)
     formal = (schema.inputs or schema.outputs)[0]
     return [dtype for dtype in ELEMENT_TYPES if f"tensor({dtype.name})" in formal.types]
-
-
-def test_the_supported_operators_and_versions() -> None:
-    assert {(domain, name): versions for domain, name, versions in op.supported()} == {
-        ("", name): versions for name, versions in VERSIONS.items()
-    }
 
 
 @pytest.mark.parametrize("operator", VERSIONS)
@@ -195,6 +201,89 @@ def test_what_is_no_tensor_is_refused_by_its_type(name: str, kind: onnx.TypeProt
     assert re.search(rf"\b{re.escape(name)} is not supported", line)
 
 
+def test_operator_functions_take_all_that_the_newest_version_has() -> None:
+    """Of inputs and attributes; load makes a sparse value of a Constant dense."""
+    missing = set()
+    for (domain, name), operator in op.load_operators().items():
+        schema = op.newest_schema(domain, name)
+        formal = [parameter.name for parameter in schema.inputs]
+        missing |= {(name, each) for each in formal[len(operator.inputs) :]}
+        missing |= {(name, each) for each in set(schema.attributes) - operator.attributes}
+    assert missing == {("Constant", "sparse_value")}
+
+
+# Every operator, by the first of its examples, in each type that the newest version allows for the
+# first input. What is refused is in refused_types.tsv with the reason.
+
+REFUSED = Path(__file__).with_name("refused_types.tsv")
+HEADING = "# Element types of an operator's first input that its example refuses, and why."
+
+
+def converted(array: Array, dtype: ElementType) -> Array:
+    """The values in another type: truth of a bool, decimal digits of a string."""
+    if dtype.kind == "string":
+        return object_array([str(value).encode() for value in array.reshape(-1)], array.shape)
+    if array.dtype == object:
+        array = np.arange(array.size).reshape(array.shape)
+    if dtype.kind == "bool":
+        return np.asarray(array != 0)
+    return array.astype(np.float32).astype(numpy_dtype(dtype))
+
+
+def in_type(example: Example, schema: defs.OpSchema, dtype: ElementType) -> Example:
+    """The inputs that are bound to the type of the first one are of the type."""
+    formals = [schema.inputs[min(n, len(schema.inputs) - 1)] for n in range(len(example.inputs))]
+    inputs = {
+        name: converted(array, dtype)
+        if array is not None and formal.type_str == schema.inputs[0].type_str
+        else array
+        for (name, array), formal in zip(example.inputs.items(), formals, strict=True)
+    }
+    return replace(example, inputs=inputs)
+
+
+def newest_example(operator: str) -> tuple[defs.OpSchema, Example]:
+    schema = op.newest_schema("", operator)
+    found = (at(example, schema) for example in stored_examples(operator))
+    return schema, next(example for example in found if example is not None)
+
+
+def refused_types(operator: str) -> dict[str, str]:
+    """The first problem of each type that is refused; the others compute."""
+    schema, example = newest_example(operator)
+    refused = {}
+    for dtype in ELEMENT_TYPES:
+        if schema.inputs and f"tensor({dtype.name})" in schema.inputs[0].types:
+            given = in_type(example, schema, dtype)
+            try:
+                evaluate_model(example_model(given, schema), given.given)
+            except ModelError as error:
+                text = str(error.problems[0])
+                refused[dtype.name] = text.partition(": ")[2].partition(" (inputs ")[0]
+    return refused
+
+
+def listed() -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for line in REFUSED.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            operator, name, reason = line.split("\t")
+            found.setdefault(operator, {})[name] = reason
+    return found
+
+
+OPERATORS = [row["name"] for row in table()]
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_each_type_computes_or_is_refused(operator: str) -> None:
+    assert refused_types(operator) == listed().get(operator, {})
+
+
+def test_refused_types_are_of_supported_operators() -> None:
+    assert listed().keys() <= set(OPERATORS)
+
+
 # The domain
 
 
@@ -225,3 +314,12 @@ def test_both_spellings_may_be_imported_with_one_version() -> None:
     twice = batch.model()
     twice.opset_import.append(helper.make_opsetid("ai.onnx", 13))
     assert run(twice, batch.given)["y0"].tobytes() == x.tobytes()
+
+
+if __name__ == "__main__":
+    rows = [
+        f"{operator}\t{name}\t{reason}"
+        for operator in sorted(OPERATORS)
+        for name, reason in refused_types(operator).items()
+    ]
+    REFUSED.write_text("\n".join([HEADING, *rows, ""]), encoding="utf-8")

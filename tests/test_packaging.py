@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+SOURCES = (".py", ".j2", ".h", ".c", ".json", ".md", ".onnx", ".pb", ".tsv", ".txt")
 NOT_COPIED = (".*_cache", ".git", ".hypothesis", ".venv", "*.egg-info", "__pycache__", "build")
 
 
@@ -84,7 +85,7 @@ def test_the_sdist_holds_all_sources(distributions: tuple[Path, Path]) -> None:
     expected = {"pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
     expected |= {"LICENSE", "LICENSE-0BSD", ".ci/run", "compiler/onnxc/py.typed"}
     for folder in ("compiler", "templates", "runtime_c", "tests", "examples", "benchmarks", "docs"):
-        expected |= files_of(folder, ".py", ".j2", ".h", ".c", ".json", ".md", ".onnx", ".pb")
+        expected |= files_of(folder, *SOURCES)
     assert expected - held == set()
     assert not [name for name in held if name.endswith(".pyc")]
 

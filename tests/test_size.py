@@ -10,7 +10,7 @@ import onnxc
 from onnxc.dtypes import BY_NAME, INT64
 from onnxc.errors import RefusalError
 from onnxc.evaluate import constant_value
-from onnxc.kernel import Buffer
+from onnxc.expression import Buffer
 from onnxc.op import load_operators
 from onnxc.pipeline import compile_model
 from onnxc.tensor import Tensor, of_buffer

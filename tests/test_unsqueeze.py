@@ -135,21 +135,6 @@ def test_axes_that_make_no_sense(axes: list[int], fact: str, opset: int) -> None
     assert fact in line
 
 
-def test_axes_that_are_known_only_at_run_time() -> None:
-    graph = helper.make_graph(
-        [helper.make_node("Unsqueeze", ["x", "axes"], ["y"], name="n")],
-        "g",
-        [
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
-            helper.make_tensor_value_info("axes", TensorProto.INT64, [1]),
-        ],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])],
-    )
-    assert refusal(model(graph)) == [
-        "node 'n' (Unsqueeze-25): input axes must be known at compile time; make it an initializer"
-    ]
-
-
 def test_a_result_of_too_many_dimensions() -> None:
     graph = helper.make_graph(
         [helper.make_node("Unsqueeze", ["x", "axes"], ["y"], name="n")],

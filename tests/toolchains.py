@@ -26,12 +26,18 @@ def run(command: Sequence[str | Path], folder: Path) -> str:
     return result.stdout
 
 
-def run_on(machine: str, order: str, files: Sequence[Path], tool: Tool, folder: Path) -> str:
-    """What a program prints on another machine, of which the byte order is checked."""
+def run_on(
+    machine: str, order: str, files: Sequence[Path], tool: Tool, folder: Path, *options: str
+) -> str:
+    """What a program prints on another machine, of which the byte order is checked.
+
+    `options` of gcc, the libraries too.
+    """
     compiler, emulator = tool(f"{machine}-linux-gnu-gcc"), tool(f"qemu-{machine}")
     macro = f"__ORDER_{order.replace('-', '_').upper()}__"
     (folder / "order.c").write_text(
         f"typedef char order[__BYTE_ORDER__ == {macro} ? 1 : -1];\n", encoding="ascii"
     )
-    run([compiler, "-std=c99", "-O2", "-static", "-o", "program", "order.c", *files], folder)
+    flags = ["-std=c99", "-O2", "-static", "-o", "program"]
+    run([compiler, *flags, "order.c", *files, *options], folder)
     return run([emulator, folder / "program"], folder)

@@ -14,27 +14,34 @@ import onnx_ir as ir
 from onnxc import op, pipeline
 from onnxc.errors import ModelError
 from onnxc.passes import bind, load
+from onnxc.passes.check_node import is_supported
+from onnxc.passes.fix import Fix, fix_inputs
+from onnxc.passes.fix import options as fix_options
 from onnxc.report import memory
 from onnxc.report.text import columns, count, printable, some
 from onnxc.values import type_text
 
 
-def gather(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
+def gather(
+    path: Path, dims: Mapping[str, int], fix: Mapping[str, Fix] | None = None
+) -> dict[str, Any]:
     """Everything there is to say, in plain JSON values.
 
-    Raises ModelError where the file is no valid model, UsageError for a wrong path or `dims`;
-    what onnxc does not support is part of the answer.
+    Raises ModelError where the file is no valid model, UsageError for a wrong path, `dims` or
+    `fix`; what onnxc does not support is part of the answer.
     """
     model = load.load(path)
     bind.bind_dims(model, dims)
+    fix_inputs(model, fix or {})
     open_dims = bind.open_dims(model)
     unsupported = _unsupported(model)
     compiled, problems = None, []
-    if not open_dims and not unsupported:
+    branches = any(node.op_type == "If" for node in model.graph)
+    if not open_dims and (branches or not unsupported):
         try:
-            compiled = pipeline.compile_model(path, dims=dims)
+            compiled, unsupported = pipeline.compile_model(path, dims=dims, fix=fix), []
         except ModelError as error:
-            problems = [str(problem) for problem in error.problems]
+            problems = [] if unsupported else [str(problem) for problem in error.problems]
     graph = model.graph
     return {
         "model": str(path),
@@ -42,12 +49,12 @@ def gather(path: Path, dims: Mapping[str, int]) -> dict[str, Any]:
         "opsets": {domain or "ai.onnx": v for domain, v in graph.opset_imports.items()},
         "nodes": sum(1 for _ in graph.all_nodes()),
         "inputs": [_value(value) for value in graph.inputs if not value.is_initializer()],
-        "outputs": [_value(value) for value in graph.outputs],
+        "outputs": _outputs(graph, compiled),
         "open_dims": [
             {"input": dim.input, "axis": dim.axis, "name": dim.name} for dim in open_dims
         ],
         "dim_options": _dim_options(open_dims),
-        "command": _command(path, dims, open_dims),
+        "command": _command(path, dims, fix or {}, open_dims),
         "memory": compiled and memory.sizes(compiled),
         "unsupported": unsupported,
         "problems": problems,
@@ -59,6 +66,18 @@ def _value(value: ir.Value) -> dict[str, Any]:
     return {"name": value.name, "type": type_text(value.type), "shape": dims}
 
 
+def _outputs(graph: ir.Graph, compiled: pipeline.Compiled | None) -> list[dict[str, Any]]:
+    """As the model declares them; "maximum" where the data decides the size within that shape."""
+    declared = [_value(value) for value in graph.outputs]
+    if compiled is None:
+        return declared
+    pairs = zip(declared, compiled.outputs, strict=True)
+    return [
+        value if output.actual is None else value | {"shape": [*output.shape], "maximum": True}
+        for value, output in pairs
+    ]
+
+
 def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
     return dim if isinstance(dim, int) else dim.value
 
@@ -68,19 +87,24 @@ def _dim_options(open_dims: Sequence[bind.OpenDim]) -> list[str]:
     return [bind.options({key: 1}) for key in dict.fromkeys(dim.key for dim in open_dims)]
 
 
-def _command(path: Path, dims: Mapping[str, int], open_dims: Sequence[bind.OpenDim]) -> str:
+def _command(
+    path: Path,
+    dims: Mapping[str, int],
+    fix: Mapping[str, Fix],
+    open_dims: Sequence[bind.OpenDim],
+) -> str:
     """What compiles the model: sizes that were given, and 1 for those that were not."""
     sizes = {**dims, **{dim.key: 1 for dim in open_dims}}
-    return f"onnxc {shlex.quote(str(path))} {bind.options(sizes)}".rstrip()
+    words = ("onnxc", shlex.quote(str(path)), bind.options(sizes), fix_options(fix))
+    return " ".join(filter(None, words))
 
 
 def _unsupported(model: ir.Model) -> list[dict[str, Any]]:
     """Operators that onnxc does not have, with the number of their nodes, most frequent first."""
-    known = op.load_operators()
     counts = Counter(
         (node.domain, node.op_type, _since_version(node))
         for node in model.graph.all_nodes()
-        if (node.domain, node.op_type) not in known
+        if not is_supported(node.domain, node.op_type)
     )
     return [
         {"domain": domain or "ai.onnx", "operator": name, "version": version, "count": number}
@@ -115,6 +139,8 @@ def _value_cells(value: Mapping[str, Any]) -> list[str]:
         shape = " of unknown shape"
     else:
         shape = f"[{', '.join('?' if dim is None else str(dim) for dim in value['shape'])}]"
+    if value.get("maximum"):
+        shape = f" of at most {shape}"
     short = re.sub(r"tensor\((\w+)\)", r"\1", value["type"])
     return [printable(value["name"]), printable(short + shape)]
 

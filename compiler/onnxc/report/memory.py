@@ -45,7 +45,9 @@ def _side(found: Mapping[str, int], side: str) -> str:
 
 
 def _bytes(side: Sequence[Interface]) -> int:
-    return sum(i.dtype.packed_bytes(prod(i.shape)) for i in side if i.dtype.kind != "string")
+    shapes = [i.actual for i in side if i.actual is not None]
+    numbers = [i for i in (*side, *shapes) if i.dtype.kind != "string"]
+    return sum(i.dtype.packed_bytes(prod(i.shape)) for i in numbers)
 
 
 def _strings(side: Sequence[Interface]) -> int:

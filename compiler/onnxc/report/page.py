@@ -138,6 +138,8 @@ def _without_dead_links(text: str) -> str:
 def _examples(page: Page) -> Iterator[Block]:
     if page["examples"]:
         yield Heading(2, "Examples")
+    elif page["supported"]:
+        yield Prose(f"No example is of version {page['since_version']}.")
     for example in page["examples"]:
         yield Heading(3, example["name"])
         yield Code("text", "\n".join(_example_lines(example)))
