@@ -164,7 +164,6 @@ NAMES = (
         "a node that reads its own output",
         "g (float x) => (float y) { [n] y = Add(x, y) }",
         "node 'n' (Add-14): input 'y' is its own output: the graph has a cycle",
-        "node 'n' (Add-14): the operator is not supported yet; see `onnxc ops`",
     ),
     written(
         "a cycle through a subgraph",

@@ -33,6 +33,7 @@ INCLUDES: Final = {
     "math.h": re.compile(r"\b(isnan|isinf|signbit|INFINITY|NAN|sqrtf?|fmodf?)\b"),
 }
 """What a routine's text shows to need."""
+LIBM: Final = re.compile(r"\b(sqrtf?|fmodf?)\(")
 STRUCTS: Final = re.compile(r"\bonnxc_(string|complex64|complex128)\b")
 LONGEST_ROLE: Final = 24
 OWN_LOCALS: Final = ("arena", "over")
@@ -161,8 +162,10 @@ class _Emission:
         for name, used in INCLUDES.items():
             if any(used.search(function) for function in runtime):
                 self.includes.add(name)
+        library = (LIBM.findall(function) for function in runtime)
         values = {
             **vars(banner),
+            "libm": sorted({name for names in library for name in names}),
             "NAME": banner.name.upper(),
             "interface_hash": interface_hash,
             "workspace_size": program.workspace_size,

@@ -56,13 +56,14 @@ def buffer_text(buffer: Buffer) -> str:
 
 
 def listing(items: Iterable[str]) -> str:
-    """Items that `comment` breaks only in between."""
-    return ", ".join(item.replace(" ", "\0") for item in items)
+    """Items that `comment` breaks only in between, unless one is too long for a line."""
+    return ", ".join(item.replace(" ", "\0") if len(item) < WIDTH - 14 else item for item in items)
 
 
 def comment(lines: Iterable[str]) -> list[str]:
     """Wrapped, so that with its marks and indentation no line passes the width."""
-    parts = (part for line in lines for part in textwrap.wrap(line, WIDTH - 12) or [""])
+    wrapper = textwrap.TextWrapper(WIDTH - 12, break_on_hyphens=False)
+    parts = (part for line in lines for part in wrapper.wrap(line) or [""])
     return [part.replace("\0", " ") for part in parts]
 
 

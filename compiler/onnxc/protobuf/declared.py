@@ -118,12 +118,12 @@ def _type_fault(proto: onnx.TypeProto) -> str:
 
 
 def _shape_faults(proto: onnx.TypeProto) -> Iterator[Fault]:
-    """A dimension of -1 becomes an unknown one: some exporters write it so."""
+    """A dimension of -1 or named "?" becomes an unknown one: some exporters write it so."""
     if not proto.HasField("tensor_type"):
         return
     for dim in proto.tensor_type.shape.dim:
-        if dim.dim_value == -1:
-            dim.ClearField("dim_value")
+        if dim.dim_value == -1 or dim.dim_param == "?":
+            dim.Clear()
     dims = [dim.dim_value for dim in proto.tensor_type.shape.dim if dim.HasField("dim_value")]
     for axis, dim in enumerate(proto.tensor_type.shape.dim):
         if dim.HasField("dim_value") and dim.dim_value < 0:

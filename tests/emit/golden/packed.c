@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* No products fused into sums: the same bits on every target. Vectors at -O2 too. */
+/* No products fused into sums: the same bits wherever FLT_EVAL_METHOD is 0. Vectors at -O2 too. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__OPTIMIZE__) && defined(__GNUC__)
