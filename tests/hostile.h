@@ -24,8 +24,9 @@ typedef struct {
     unsigned count;
 } table;
 
-/* An input or output: `count` words of `size` bytes, of strings size 0. `infinity` has the bits of
- * it where the words are floats, else 0. `own` are the values of the model's own test. */
+/* An input or output: `count` words of `size` bytes, of strings size 0. Where the words are floats,
+ * `infinity` has the greatest bits without sign that are no NaN, else 0. `own` are the values of
+ * the model's own test. */
 typedef struct {
     void *data;
     const void *own;

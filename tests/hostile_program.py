@@ -35,6 +35,8 @@ FLOATS: Final = {
     "complex64": np.float32,
     "complex128": np.float64,
 }
+# Of small floats whose NaN has a sign, the greatest magnitude that is none.
+SMALL_FLOATS: Final = {"float8e5m2": 0x7C, "float8e4m3fn": 0x7E}
 # With the ends of the integer types, near which conversions to them go wrong.
 SPECIAL_FLOATS: Final = [
     *(0.0, 0.5, 1.0, 2.5, 8388607.5, 8388608.0, math.inf, math.nan),
@@ -135,7 +137,10 @@ def _bits(dtype: ElementType, values: Sequence[float]) -> list[int]:
 
 
 def _infinity(dtype: ElementType) -> int:
-    return _bits(dtype, [math.inf])[0] if dtype.name in FLOATS else 0
+    """Above it, sign aside, all bits are a NaN; 0 where there is no such thing."""
+    if dtype.name in FLOATS:
+        return _bits(dtype, [math.inf])[0]
+    return SMALL_FLOATS.get(dtype.name, 0)
 
 
 def _function(one: Subject, rounds: int) -> str:
