@@ -52,9 +52,9 @@ class Example:
 
 
 def open_sizes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """For `dims`, of inputs with these shapes."""
+    """For `dims`, of inputs with these shapes. A dimension named "?" has no name."""
     return {
-        dim.dim_param or f"{value.name}:{axis}": shapes[value.name][axis]
+        dim.dim_param.strip("?") or f"{value.name}:{axis}": shapes[value.name][axis]
         for value in model.graph.input
         if value.name in shapes
         for axis, dim in enumerate(value.type.tensor_type.shape.dim)

@@ -43,6 +43,21 @@ def strings(tensor: ir.TensorProtocol) -> list[bytes]:
 # Files and messages
 
 
+def test_a_dimension_of_minus_one_or_of_no_name_is_unknown() -> None:
+    """Exporters write so; two dimensions named "?" are not one."""
+    model = parse("g (float[N, N, 3, 4] x) => (float[N, N, 3, 4] y) { y = Identity(x) }")
+    for value in (*model.graph.input, *model.graph.output):
+        first, second, third, _ = value.type.tensor_type.shape.dim
+        first.dim_param = second.dim_param = "?"
+        third.dim_value = -1
+    before = model.SerializeToString(deterministic=True)
+    (x,) = load(model).graph.inputs
+    assert x.shape is not None
+    assert [isinstance(extent, int) for extent in x.shape] == [False, False, False, True]
+    assert all(extent.value is None for extent in x.shape if isinstance(extent, ir.SymbolicDim))
+    assert model.SerializeToString(deterministic=True) == before
+
+
 def test_a_message_is_not_changed() -> None:
     model = with_initializer(helper.make_tensor("x", TensorProto.FLOAT, [2], [1.0, 2.0]))
     model.graph.sparse_initializer.append(sparse_tensor([0], [1], [2], [1.0]))

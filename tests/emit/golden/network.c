@@ -15,9 +15,13 @@
 #pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
 #endif
 
-/* Kernels stay functions: gcc 12 mixes up the restrict pointers of those that it inlines. */
+/* Kernels stay functions: they use the workspace as memory of several types, one after the other,
+ * and gcc 12 mixes up the restrict pointers of those that it inlines.
+ */
 #undef ONNXC_KERNEL
-#if defined(__GNUC__) && !defined(__clang__)
+#if defined(__clang__)
+#define ONNXC_KERNEL __attribute__((noinline))
+#elif defined(__GNUC__)
 #define ONNXC_KERNEL __attribute__((noinline, noclone))
 #else
 #define ONNXC_KERNEL
