@@ -42,10 +42,12 @@ class Operator:
     name: str
     function: OperatorFunction
     exact: bool
+    signature: inspect.Signature | None = None
 
     @cached_property
     def parameters(self) -> tuple[inspect.Parameter, ...]:
-        return tuple(inspect.signature(self.function).parameters.values())
+        signature = self.signature or inspect.signature(self.function)
+        return tuple(signature.parameters.values())
 
     @cached_property
     def inputs(self) -> tuple[inspect.Parameter, ...]:
@@ -102,16 +104,20 @@ REGISTRY: Final[dict[tuple[str, str], Operator]] = {}
 
 
 def op(
-    *names: str, domain: str = "", exact: bool = False
+    *names: str,
+    domain: str = "",
+    exact: bool = False,
+    signature: inspect.Signature | None = None,
 ) -> Callable[[OperatorFunction], OperatorFunction]:
     """Registers a function as the operators `names`; its signature must be that of the schema.
 
-    `exact` is for what computes nothing, or computes 16-bit floats by rules of its own.
+    `exact` is for what computes nothing, or computes 16-bit floats by rules of its own; `signature`
+    for a function that takes its arguments whatever they are called.
     """
 
     def register(function: OperatorFunction) -> OperatorFunction:
         for name in names:
-            REGISTRY[domain, name] = Operator(domain, name, function, exact)
+            REGISTRY[domain, name] = Operator(domain, name, function, exact, signature)
         return function
 
     return register

@@ -34,6 +34,7 @@ from tests.kernels.programs import (
     evaluated,
     over,
 )
+from tests.toolchains import Tool
 
 BAD = Status.INDEX_OUT_OF_RANGE
 
@@ -150,8 +151,8 @@ def test_of_an_empty_tensor_only_the_other_value_is_left() -> None:
 
 
 @pytest.mark.parametrize("compiler", ["clang", "tcc"])
-def test_other_compilers(compiler: str, tool: object) -> None:
-    tool(compiler)  # type: ignore[operator]
+def test_other_compilers(compiler: str, tool: Tool) -> None:
+    tool(compiler)
     x, y, i = buffer("x", "input", INT32, 4), buffer("y", "output", INT32, 4), Axis(4)
     value = guard([(along(i) * -1 + 2, 2)], load(x, [along(i) * -1 + 2]), const(-7, INT32))
     program = Program((x,), (y,), (over(y, value, i),))

@@ -52,7 +52,7 @@ def hard_values(dtype: ElementType) -> Array:
         return np.array([*near, *small], of_numpy)
     if dtype.kind == "bool":
         return np.array([False, True])
-    info = ml_dtypes.finfo(of_numpy)  # type: ignore[no-untyped-call]
+    info = ml_dtypes.finfo(of_numpy)
     least, most = float(info.smallest_subnormal), float(info.max)
     positive = [
         0.0,

@@ -62,7 +62,9 @@ def test_equal_places_are_visited_in_order(accumulate: str, name: str) -> None:
         start = np.array([100, 3, 0], of_numpy)
     inputs = {data: start, places: np.array([0, 1, 1, 1, 0, 0, 2, 0, 1]), updates: values}
     wanted = start.copy()
-    reference.store(program.steps[1], inputs, wanted)  # type: ignore[arg-type]
+    kernel = program.steps[1]
+    assert isinstance(kernel, Loops)
+    reference.store(kernel, inputs, wanted)
     assert_same_bits(check_in_c(program, inputs)[out], wanted)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from onnxc.evaluate import constant_value
-from onnxc.expression import Axis, Buffer, along, load
+from onnxc.expression import Axis, Buffer, Expr, along, load
 from onnxc.kernel import (
     Branch,
     Loops,
@@ -38,9 +38,9 @@ def workspace(name: str, *shape: int) -> Buffer:
 def fills(out: Buffer, *sources: Buffer) -> Loops:
     """out = the sum of the sources."""
     axes = tuple(map(Axis, out.shape))
-    value = const(1, FLOAT)
+    value: Expr = const(1, FLOAT)
     for source in sources:
-        value = value + load(source, map(along, axes))  # type: ignore[assignment]
+        value = value + load(source, map(along, axes))
     return over(out, value, *axes)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnxc.dtypes import BY_NAME
 from onnxc.evaluate import constant_value
 from onnxc.expression import Buffer, Const, Index, Load, Status, apply, at, fold
-from onnxc.kernel import Program, pending
+from onnxc.kernel import Loops, Program, pending
 from onnxc.tensor import (
     Tensor,
     broadcast_shape,
@@ -223,7 +223,8 @@ def test_stored_makes_a_buffer_with_the_kernel_that_fills_it() -> None:
     stored = double.stored("twice")
     assert stored.buffer is not None
     (step,) = stored.buffer.made_by
-    assert (step.out, step.role) == (stored.buffer, "twice")  # type: ignore[union-attr]
+    assert isinstance(step, Loops)
+    assert (step.out, step.role) == (stored.buffer, "twice")
     assert stored.stored() is stored
     assert x.stored() is x
     assert_is(stored, numbers(3) * 2)

@@ -47,9 +47,11 @@ def packed(x: Array) -> Array:
 
 def add(batch: NodeBatch, inputs: Sequence[Array | None], mode: int = 2, **attributes: Any) -> None:
     """A node that shows Y and one of the four stages: else the scores with the mask added."""
-    wanted = attention(*inputs, **attributes)  # type: ignore[arg-type]
-    q = inputs[0]
+    q, k, v, *others = inputs
     assert q is not None
+    assert k is not None
+    assert v is not None
+    wanted = attention(q, k, v, *others, **attributes)
     outputs = [wanted.y.astype(q.dtype), None, None, wanted.stages[mode].astype(q.dtype)]
     batch.add_node("Attention", inputs, outputs, qk_matmul_output_mode=mode, **attributes)
 

@@ -37,9 +37,12 @@ def add(batch: NodeBatch, inputs: Sequence[Array | None], rule: str, **attribute
     attributes = {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": rule, **attributes}
     hint = {"chunk_size"}
     known = {name: value for name, value in attributes.items() if name not in hint}
-    y, state = linear_attention(*inputs, **known)  # type: ignore[arg-type]
-    query, value, past = inputs[0], inputs[2], inputs[3] if len(inputs) > 3 else None
+    query, key, value, *others = inputs
+    past = others[0] if others else None
     assert query is not None
+    assert key is not None
+    assert value is not None
+    y, state = linear_attention(query, key, value, *others, **known)
     assert value is not None
     kept = (value if past is None else past).dtype
     outputs = [y.astype(query.dtype), state.astype(kept)]

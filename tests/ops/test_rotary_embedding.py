@@ -48,9 +48,11 @@ def rotated(
 
 
 def add(batch: NodeBatch, inputs: Sequence[Array | None], **attributes: Any) -> None:
-    x = inputs[0]
+    x, cos, sin, *positions = inputs
     assert x is not None
-    wanted = rotated(*inputs, **attributes).astype(x.dtype)  # type: ignore[arg-type]
+    assert cos is not None
+    assert sin is not None
+    wanted = rotated(x, cos, sin, *positions, **attributes).astype(x.dtype)
     batch.add_node("RotaryEmbedding", inputs, [wanted], **attributes)
 
 

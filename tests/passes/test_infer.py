@@ -199,8 +199,8 @@ def test_an_attribute_that_says_the_default_is_no_problem(
 def test_a_result_of_another_shape_than_inferred_is_a_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def function(X: Tensor) -> Tensor:  # noqa: N803  (ONNX's name)
-        return X.unsqueeze([0])
+    def function(tensor: Tensor) -> Tensor:
+        return tensor.unsqueeze([0])
 
     monkeypatch.setitem(REGISTRY, ("", "Neg"), Operator("", "Neg", function, True))
     node = helper.make_node("Neg", ["x"], ["y"], name="n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxc.conversion import CONVERTIBLE
 from onnxc.dtypes import BY_CODE, ElementType
 from onnxc.errors import RefusalError
 from onnxc.op import op
@@ -31,7 +32,7 @@ def converted(
     if tensor.dtype is target:
         return tensor
     for dtype in (tensor.dtype, target):
-        if dtype.kind in ("string", "complex"):
+        if dtype not in CONVERTIBLE:
             raise RefusalError(f"a cast of {tensor.dtype} to {target} is not supported")
     if target.packed and tensor.dtype.kind not in ("signed", "unsigned", "bool"):
         raise RefusalError(f"a cast of {tensor.dtype} to {target} is not supported yet")

@@ -215,9 +215,7 @@ def _define(name: str, element: Element) -> None:
         return elementwise(lambda *values: element(*values, **attributes), *tensors)
 
     inputs = [inspect.Parameter(name, kind) for name in formal]
-    function.__signature__ = inspect.Signature([*inputs, *keywords])  # type: ignore[attr-defined]
-    function.__name__ = name
-    op(name)(function)
+    op(name, signature=inspect.Signature([*inputs, *keywords]))(function)
 
 
 for _name, _element in (UNARY | BINARY).items():

@@ -163,7 +163,7 @@ def global_lp_pool(X: Tensor, *, p: int) -> Tensor:
 @op("MaxUnpool")
 def max_unpool(
     X: Tensor,
-    I: Tensor,  # noqa: E741  (ONNX's name)
+    I: Tensor,
     output_shape: Ints | Tensor | None,
     *,
     kernel_shape: tuple[int, ...],

@@ -150,7 +150,7 @@ def _mixed(
 def _special_floats(dtype: np.dtype[Any]) -> NDArray[Any]:
     import ml_dtypes
 
-    limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # so it is declared
+    limits: Any = ml_dtypes.finfo(dtype)
     sizes = [limits.max, limits.tiny, limits.smallest_subnormal, 1 + limits.eps]
     positive = np.array([0.0, 1.0, np.inf, *map(float, sizes)]).astype(dtype)
     return np.concatenate([positive, -positive, np.array([np.nan]).astype(dtype)])
