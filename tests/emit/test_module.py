@@ -173,3 +173,16 @@ def test_onnx_names_are_kept_for_people() -> None:
     header = compile_model(helper.make_model(graph)).header
     assert "const float in_put_1[2]" in header
     assert '"in put/1"' in header
+
+
+@pytest.mark.parametrize(
+    ("operator", "line"), [("Sqrt", "Link with -lm, for sqrtf."), ("Log", ""), ("Neg", "")]
+)
+def test_a_file_says_when_it_needs_the_mathematical_library(operator: str, line: str) -> None:
+    """By what it calls: comments name square roots too."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "g", [x], [y])
+    source = compile_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]))
+    assert re.findall(r"Link with -lm.*", source.c_source) == [line] * bool(line)
+    assert ("#include <math.h>" in source.c_source) is bool(line)

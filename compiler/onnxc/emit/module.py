@@ -33,6 +33,7 @@ INCLUDES: Final = {
     "math.h": re.compile(r"\b(isnan|isinf|signbit|INFINITY|NAN|sqrtf?|fmodf?)\b"),
 }
 """What a routine's text shows to need."""
+COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 LIBM: Final = re.compile(r"\b(sqrtf?|fmodf?)\(")
 STRUCTS: Final = re.compile(r"\bonnxc_(string|complex64|complex128)\b")
 LONGEST_ROLE: Final = 24
@@ -159,13 +160,11 @@ class _Emission:
         if self.checked:
             self.runtime.add("onnxc_first")
         runtime = runtime_text(self.runtime)
-        for name, used in INCLUDES.items():
-            if any(used.search(function) for function in runtime):
-                self.includes.add(name)
-        library = (LIBM.findall(function) for function in runtime)
+        code = COMMENT.sub("", "".join(runtime))
+        self.includes |= {name for name, used in INCLUDES.items() if used.search(code)}
         values = {
             **vars(banner),
-            "libm": sorted({name for names in library for name in names}),
+            "libm": sorted({*LIBM.findall(code)}),
             "NAME": banner.name.upper(),
             "interface_hash": interface_hash,
             "workspace_size": program.workspace_size,
@@ -285,7 +284,8 @@ class _Emission:
             )
             both = functions + body
             self.runtime |= set(re.findall(r"onnxc_\w+", both)) & runtime_functions().keys()
-            self.includes |= {name for name, used in INCLUDES.items() if used.search(both)}
+            code = COMMENT.sub("", both)
+            self.includes |= {name for name, used in INCLUDES.items() if used.search(code)}
             self.texts.append(f"{functions}\n{text}" if functions else text)
             self.routines[key] = function, checked
         function, checked = self.routines[key]
