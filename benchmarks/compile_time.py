@@ -23,6 +23,7 @@ from typing import Final
 import onnx
 from onnx import NodeProto, TensorProto, helper
 
+import generated
 import harness
 
 LENGTHS: Final = (5_000, 10_000, 20_000, 40_000)
@@ -120,7 +121,7 @@ def main() -> None:
         head = ["chain, nodes", "CPU s", "us a node", "MiB", "C bytes a node"]
         rows = [head, *chains(folder, LENGTHS[: 2 if options.quick else None])]
         harness.show("Chains", rows, markdown=options.markdown)
-    print(harness.machine())
+    print(harness.machine(generated.compiler()))
 
 
 if __name__ == "__main__":

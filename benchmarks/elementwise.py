@@ -10,15 +10,20 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+import generated
 import harness
-import strings
+import onnx_runtime
 from onnxc.dtypes import BY_NAME, numpy_dtype
+from onnxc.packing import pack_elements
+from onnxc.pipeline import compile_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,11 +43,15 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """One model on inputs of these shapes, all of one element type."""
+    """One model on inputs of these shapes, all of one element type.
+
+    digits  of strings, which are decimal numbers of so many
+    """
 
     operator: str
     shapes: tuple[Shape, ...]
     dtype: str
+    digits: int = 0
 
     @property
     def output(self) -> Shape:
@@ -50,6 +59,8 @@ class Case:
 
     @property
     def title(self) -> str:
+        if self.digits:
+            return f"Equal string [{MILLION}], {self.digits} bytes each"
         shapes = dict.fromkeys(self.shapes)
         texts = ["[" + ",".join(map(str, shape)) + "]" for shape in shapes]
         return f"{self.operator} {self.dtype} {' == '.join(texts)}"
@@ -92,66 +103,59 @@ def cases() -> Iterator[Case]:
     yield Case("Equal", ((THIRD // 8, 3), (3,)), "float")
 
 
+def string_cases() -> Iterator[Case]:
+    yield from (Case("Equal", ((MILLION,),) * 2, "string", digits) for digits in (9, 19))
+
+
 def more_cases() -> Iterator[Case]:
     yield from broadcasts(("int64", "bool", "float16"))
     yield from short_rows()
     yield from same_shape(("float", "int8"), 16 * MILLION)
 
 
-def values(case: Case, shape: Shape) -> NDArray[Any]:
+def values(case: Case, shape: Shape, seed: int) -> NDArray[Any]:
     """Few different ones, so that many pairs are equal."""
-    rng = np.random.default_rng(0)
-    dtype = numpy_dtype(BY_NAME[case.dtype])
-    if BY_NAME[case.dtype].packed:
-        packed = BY_NAME[case.dtype].packed_bytes(int(np.prod(shape)))
-        shape, dtype = (packed,), np.dtype(np.uint8)
-    array = harness.aligned(shape, dtype)
-    array[...] = rng.integers(0, 3, shape).astype(dtype)
-    return array
+    numbers = np.random.default_rng(seed).integers(0, 3, shape)
+    if case.digits:
+        texts = (10 ** (case.digits - 1) + numbers).astype(str)
+        return np.asarray(texts, object)
+    return harness.aligned_copy(numbers.astype(numpy_dtype(BY_NAME[case.dtype])))
 
 
 def expected(case: Case, inputs: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    return inputs["a"] == inputs["b"] if case.operator == "Equal" else inputs["a"]
+    """The output, as Candidate.outputs has it."""
+    a, *rest = inputs.values()
+    if case.operator == "Equal":
+        return np.asarray(a == rest[0])
+    element = BY_NAME[case.dtype]
+    return pack_elements(a, element) if element.packed else a
+
+
+def moved_bytes(case: Case) -> int:
+    """What the model reads and writes; of a string also the pointer and the length."""
+    result = BY_NAME["bool" if case.operator == "Equal" else case.dtype]
+    counts = [math.prod(shape) for shape in case.shapes]
+    read = sum(BY_NAME[case.dtype].packed_bytes(count) + case.digits * count for count in counts)
+    return read + result.packed_bytes(math.prod(case.output))
 
 
 def measured(case: Case, rounds: int) -> list[str]:
     """The row of one case; raises AssertionError where a result is wrong."""
-    kind = BY_NAME[case.dtype].code
-    proto = harness.model(case.operator, case.shapes, case.output, kind)
-    inputs = {chr(ord("a") + n): values(case, shape) for n, shape in enumerate(case.shapes)}
+    proto = harness.model(case.operator, case.shapes, case.output, BY_NAME[case.dtype].code)
+    inputs = {chr(ord("a") + n): values(case, shape, n) for n, shape in enumerate(case.shapes)}
+    compiled = compile_model(proto)
+    flags = {"C": generated.NATIVE, "plain": generated.PLAIN}
+    candidates = {n: generated.Build(compiled, f).candidate(inputs) for n, f in flags.items()}
+    with suppress(harness.UnavailableError):  # it has no kernel for some types
+        candidates["ORT"] = onnx_runtime.candidate(proto.SerializeToString(), inputs)
+    moved = moved_bytes(case)
+    runs = {name: candidate.run for name, candidate in candidates.items()}
+    figures = harness.interleaved({**runs, "memcpy": harness.memcpy(moved)}, rounds)
     right = expected(case, inputs)
-    outputs = {name: harness.aligned(right.shape, right.dtype) for name in COLUMNS}
-    calls = {
-        "C": harness.c_call(proto, inputs, {"y": outputs["C"]}),
-        "plain": harness.c_call(proto, inputs, {"y": outputs["plain"]}, harness.PLAIN),
-    }
-    runtime = harness.runtime_call(proto, inputs, {"y": outputs["ORT"]})
-    if runtime is not None:
-        calls["ORT"] = runtime
-    moved = sum(array.nbytes for array in (*inputs.values(), right))
-    times = harness.medians({**calls, "memcpy": harness.memcpy(moved)}, rounds)
-    for name in calls:
-        np.testing.assert_array_equal(outputs[name].view(np.uint8), right.view(np.uint8), name)
-    return row(case.title, times, moved)
-
-
-def measured_strings(digits: int, rounds: int) -> list[str]:
-    """Equal of a million decimal numbers of so many digits."""
-    rng = np.random.default_rng(0)
-    numbers = [10 ** (digits - 1) + rng.integers(0, 3, MILLION) for _ in "ab"]
-    shapes = [array.shape for array in numbers]
-    proto = harness.model("Equal", shapes, shapes[0], BY_NAME["string"].code)
-    outputs = {name: harness.aligned((MILLION,), np.dtype(bool)) for name in COLUMNS}
-    calls = {
-        "ORT": strings.runtime_call(proto, numbers, outputs["ORT"]),
-        "C": strings.c_call(proto, numbers, outputs["C"]),
-        "plain": strings.c_call(proto, numbers, outputs["plain"], harness.PLAIN),
-    }
-    moved = 2 * (16 + digits) * MILLION + MILLION
-    times = harness.medians({**calls, "memcpy": harness.memcpy(moved)}, rounds)
-    for name in calls:
-        np.testing.assert_array_equal(outputs[name], numbers[0] == numbers[1], name)
-    return row(f"Equal string [{MILLION}], {digits} bytes each", times, moved)
+    for name, candidate in candidates.items():
+        found = candidate.outputs()["y"]
+        np.testing.assert_array_equal(found.view(np.uint8), right.view(np.uint8), name)
+    return row(case.title, {name: figure.cpu for name, figure in figures.items()}, moved)
 
 
 def row(title: str, times: dict[str, float], moved: int) -> list[str]:
@@ -168,13 +172,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose title contains this")
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
-    chosen = [*cases(), *(more_cases() if options.all else ())]
+    chosen = [*cases(), *(more_cases() if options.all else ()), *string_cases()]
     chosen = [case for case in chosen if options.only in case.title]
+    harness.pin()
     rows = [measured(case, options.rounds) for case in chosen]
-    if options.only in "Equal string":
-        rows += [measured_strings(digits, options.rounds) for digits in (9, 19)]
     harness.show("Elementwise, one thread", [HEAD, *rows], markdown=options.markdown)
-    print(harness.machine())
+    print(harness.machine(generated.compiler()))
 
 
 if __name__ == "__main__":

@@ -58,14 +58,53 @@ static inline float onnxc_exp_parts_float(float x, float *low, uint32_t *power)
     return result;
 }
 
-/* At most 0.8 ulp. */
+/* exp(x) = (1 + result) * 2^n, x in [-104, 90]; the low nine bits of *power are those of n + offset
+ * - 12582912. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.2.
+ */
+static inline float onnxc_exp_rest_float(float x, float offset, uint32_t *power)
+{
+    const float shifted = x * 1.4426950f + offset;
+    const float n = shifted - offset;
+    const float r = (x - n * 0.693359375f) - n * -2.1219444e-4f;
+    float p = 0.0013838008f;
+    p = p * r + 0.0083691655f;
+    p = p * r + 0.041668102f;
+    p = p * r + 0.16666517f;
+    p = p * r + 0.49999994f;
+
+    *power = onnxc_bits_of_float(shifted);
+    return p * r * r + r;
+}
+
+/* At most 1.05 ulp. */
 static inline float onnxc_exp_float(float x)
 {
-    float low;
     uint32_t power;
-    const float high = onnxc_exp_parts_float(x, &low, &power);
+    const float below = onnxc_select_float(x > 90.0f, 90.0f, x);
+    const float clamped = onnxc_select_float(below < -104.0f, -104.0f, below);
+    const float mantissa = 1.0f + onnxc_exp_rest_float(clamped, 12583166.0f, &power);
 
-    return onnxc_scale_float(high, power);
+    return onnxc_scale_float(mantissa, power - 0x4b400000u);
+}
+
+/* exp(x) for x in [-87, 88]; at most 1.05 ulp. */
+static inline float onnxc_exp_normal_float(float x)
+{
+    uint32_t power;
+    const float mantissa = 1.0f + onnxc_exp_rest_float(x, 12583039.0f, &power);
+
+    return mantissa * onnxc_float_of_bits(power << 23);
+}
+
+/* exp(-|x|); at most 1.05 ulp. A denormal result is rounded once, from 2^32 times as much. */
+static inline float onnxc_exp_below_float(float x)
+{
+    uint32_t power;
+    const float magnitude = onnxc_abs_float(x);
+    const float clamped = onnxc_select_float(magnitude > 104.0f, 104.0f, magnitude);
+    const float mantissa = 1.0f + onnxc_exp_rest_float(-clamped, 12583071.0f, &power);
+
+    return mantissa * onnxc_float_of_bits(power << 23) * 2.3283064e-10f;
 }
 
 /* At most 1.2 ulp. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.1; with 2^n
@@ -184,23 +223,12 @@ static inline float onnxc_softplus_float(float x)
     return onnxc_select_float(x > 0.0f, x, 0.0f) + onnxc_log1p_sum_float(t, t_low);
 }
 
-/* At most 1.25 ulp: t / (1 + t) or 1 / (1 + t) with t = exp(-|x|); t and the sum are kept in two
- * parts, and the lower ones correct the quotient.
- */
+/* At most 2.3 ulp: t / (1 + t) or 1 / (1 + t) with t = exp(-|x|). */
 static inline float onnxc_sigmoid_float(float x)
 {
-    float low;
-    uint32_t power;
-    const float high = onnxc_exp_parts_float(-onnxc_abs_float(x), &low, &power);
-    const float t = onnxc_scale_float(high, power);
-    const float t_low = onnxc_scale_float(low, power);
-    const float sum = 1.0f + t;
-    const float sum_low = ((1.0f - sum) + t) + t_low;
-    const float quotient = onnxc_select_float(x < 0.0f, t, 1.0f) / sum;
-    const float inverse = onnxc_select_float(x < 0.0f, 1.0f - quotient, quotient);
-    const float rest = onnxc_select_float(x < 0.0f, t_low, 0.0f) - quotient * sum_low;
+    const float t = onnxc_exp_below_float(x);
 
-    return quotient + rest * inverse;
+    return onnxc_select_float(x < 0.0f, t, 1.0f) / (1.0f + t);
 }
 
 /* At most 0.9 ulp. Below 1 a polynomial, (sinh(x) / x - 1) / x^2, error 2^-31.6; above it t - 1 /
@@ -234,26 +262,19 @@ static inline float onnxc_cosh_float(float x)
     return t + (onnxc_scale_float(low, power - 1u) + 0.25f / t);
 }
 
-/* At most 1.15 ulp. Below 1 a polynomial, (tanh(x) / x - 1) / x^2, error 2^-27.6; above it 1 - 2 /
- * (exp(2 |x|) + 1), which is 1 from 10 on.
+/* At most 2.6 ulp: with t = exp(-2 |x|), which is nothing from 10 on, (1 - t) / (1 + t). With 2^n =
+ * a and the mantissa 1 + q of t, 1 - t is (1 - a) - a * q, exact where it is small.
  */
 static inline float onnxc_tanh_float(float x)
 {
+    uint32_t power;
     const float magnitude = onnxc_abs_float(x);
     const float y = onnxc_select_float(magnitude > 10.0f, 10.0f, magnitude);
-    const float t = onnxc_exp_float(2.0f * y);
-    const float large = 1.0f - 2.0f / (t + 1.0f);
-    const float z = x * x;
-    float p = -0.00035859982f;
-    p = p * z + 0.0023018941f;
-    p = p * z - 0.007946853f;
-    p = p * z + 0.021487178f;
-    p = p * z - 0.053879987f;
-    p = p * z + 0.13332348f;
-    p = p * z - 0.33333296f;
-    const float small = magnitude + magnitude * (p * z);
+    const float q = onnxc_exp_rest_float(-2.0f * y, 12583039.0f, &power);
+    const float a = onnxc_float_of_bits(power << 23);
+    const float difference = (1.0f - a) - a * q;
 
-    return onnxc_signed_float(onnxc_select_float(magnitude < 1.0f, small, large), x);
+    return onnxc_signed_float(difference / (2.0f - difference), x);
 }
 
 /* At most 1.45 ulp. Below 1.25 a polynomial, (asinh(x) / x - 1) / x^2, error 2^-31.8; above it
@@ -330,33 +351,26 @@ static inline float onnxc_atanh_float(float x)
     return onnxc_signed_float(onnxc_abs_float(small ? x + x * (p * z) : large), x);
 }
 
-/* At most 1.2 ulp. Below 0.9 a polynomial, erf(x) / x - 1, error 2^-30.0; above it 1 - exp(q(|x|)),
- * q of log(1 - erf(x)) in x - 1, which adds an error of 2^-26.5; 1 from 3.95 on.
+/* At most 2.6 ulp: 1 - exp(q), which is 1 from 3.95 on. The polynomial is log(1 - erf(|x|)) / |x|,
+ * with an error of 2^-27.9 in erf; its first coefficient is in two parts. With 2^n = a and the
+ * mantissa 1 + r of the exponential the result is (1 - a) - a * r, exact where it is small.
  */
 static inline float onnxc_erf_float(float x)
 {
+    uint32_t power;
     const float magnitude = onnxc_abs_float(x);
     const float y = onnxc_select_float(magnitude > 3.95f, 3.95f, magnitude);
-    const float z = x * x;
-    const float v = y - 1.0f;
-    float p = 7.9430996e-05f;
-    p = p * z - 0.0008039753f;
-    p = p * z + 0.005191753f;
-    p = p * z - 0.02685556f;
-    p = p * z + 0.11283624f;
-    p = p * z - 0.3761263f;
-    p = p * z + 0.12837917f;
-    float q = 1.110722e-06f;
-    q = q * v - 7.865167e-06f;
-    q = q * v + 4.9460573e-07f;
-    q = q * v + 0.0002574791f;
-    q = q * v - 0.0019865697f;
-    q = q * v + 0.010035517f;
-    q = q * v - 0.041561127f;
-    q = q * v - 0.8431073f;
-    q = q * v - 2.6389675f;
-    q = q * v - 1.8496056f;
-    const float large = 1.0f - onnxc_exp_float(q);
+    float p = 9.256266e-06f;
+    p = p * y - 0.00011764128f;
+    p = p * y + 0.0006328369f;
+    p = p * y - 0.0016670275f;
+    p = p * y + 0.00016039611f;
+    p = p * y + 0.019153064f;
+    p = p * y - 0.10277783f;
+    p = p * y - 0.6366194f;
+    p = p * y + 5.8635383e-08f;
+    const float r = onnxc_exp_rest_float(p * y - y * 1.1283792f, 12583039.0f, &power);
+    const float a = onnxc_float_of_bits(power << 23);
 
-    return onnxc_select_float(magnitude < 0.9f, x + x * p, onnxc_signed_float(large, x));
+    return onnxc_signed_float((1.0f - a) - a * r, x);
 }

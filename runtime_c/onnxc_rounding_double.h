@@ -73,24 +73,39 @@ static inline double onnxc_sqrt_double(double value)
     return sqrt(value);
 }
 
-/* The larger; NaN where one is NaN, +0 of two zeros that differ: the bits of equal values differ
- * only there.
- */
-static inline double onnxc_max_double(double a, double b)
+/* The bits of a value, but none of them where the condition is 1. */
+static inline uint64_t onnxc_unless_double(int condition, uint64_t bits)
 {
-    const double equal = onnxc_double_of_bits(onnxc_bits_of_double(a) & onnxc_bits_of_double(b));
-    const double unordered = a >= b ? equal : a + b;
-
-    return a > b ? a : b > a ? b : unordered;
+    return bits & ((uint64_t)condition - 1u);
 }
 
-/* The smaller; NaN where one is NaN, -0 of two zeros that differ: the bits of equal values differ
- * only there.
+/* The smaller; NaN where one is NaN, -0 of two zeros that differ: the bits of the larger count as
+ * none, and of what is neither smaller nor larger all bits of both stay.
  */
 static inline double onnxc_min_double(double a, double b)
 {
-    const double equal = onnxc_double_of_bits(onnxc_bits_of_double(a) | onnxc_bits_of_double(b));
-    const double unordered = a >= b ? equal : a + b;
+    return onnxc_double_of_bits(onnxc_unless_double(a > b, onnxc_bits_of_double(a)) |
+                               onnxc_unless_double(b > a, onnxc_bits_of_double(b)));
+}
 
-    return a < b ? a : b < a ? b : unordered;
+/* The larger; NaN where one is NaN, +0 of two zeros that differ: -min(-a, -b). */
+static inline double onnxc_max_double(double a, double b)
+{
+    const uint64_t sign = 0x8000000000000000u;
+    const uint64_t first = onnxc_unless_double(a < b, onnxc_bits_of_double(a) ^ sign);
+    const uint64_t second = onnxc_unless_double(b < a, onnxc_bits_of_double(b) ^ sign);
+
+    return onnxc_double_of_bits((first | second) ^ sign);
+}
+
+/* The larger of x and a bound that is neither NaN nor -0. */
+static inline double onnxc_at_least_double(double x, double bound)
+{
+    return onnxc_select_double(x <= bound, bound, x);
+}
+
+/* The smaller of x and a bound that is neither NaN nor +0. */
+static inline double onnxc_at_most_double(double x, double bound)
+{
+    return onnxc_select_double(x >= bound, bound, x);
 }

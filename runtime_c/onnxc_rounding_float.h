@@ -72,24 +72,39 @@ static inline float onnxc_sqrt_float(float value)
     return sqrtf(value);
 }
 
-/* The larger; NaN where one is NaN, +0 of two zeros that differ: the bits of equal values differ
- * only there.
- */
-static inline float onnxc_max_float(float a, float b)
+/* The bits of a value, but none of them where the condition is 1. */
+static inline uint32_t onnxc_unless_float(int condition, uint32_t bits)
 {
-    const float equal = onnxc_float_of_bits(onnxc_bits_of_float(a) & onnxc_bits_of_float(b));
-    const float unordered = a >= b ? equal : a + b;
-
-    return a > b ? a : b > a ? b : unordered;
+    return bits & ((uint32_t)condition - 1u);
 }
 
-/* The smaller; NaN where one is NaN, -0 of two zeros that differ: the bits of equal values differ
- * only there.
+/* The smaller; NaN where one is NaN, -0 of two zeros that differ: the bits of the larger count as
+ * none, and of what is neither smaller nor larger all bits of both stay.
  */
 static inline float onnxc_min_float(float a, float b)
 {
-    const float equal = onnxc_float_of_bits(onnxc_bits_of_float(a) | onnxc_bits_of_float(b));
-    const float unordered = a >= b ? equal : a + b;
+    return onnxc_float_of_bits(onnxc_unless_float(a > b, onnxc_bits_of_float(a)) |
+                               onnxc_unless_float(b > a, onnxc_bits_of_float(b)));
+}
 
-    return a < b ? a : b < a ? b : unordered;
+/* The larger; NaN where one is NaN, +0 of two zeros that differ: -min(-a, -b). */
+static inline float onnxc_max_float(float a, float b)
+{
+    const uint32_t sign = 0x80000000u;
+    const uint32_t first = onnxc_unless_float(a < b, onnxc_bits_of_float(a) ^ sign);
+    const uint32_t second = onnxc_unless_float(b < a, onnxc_bits_of_float(b) ^ sign);
+
+    return onnxc_float_of_bits((first | second) ^ sign);
+}
+
+/* The larger of x and a bound that is neither NaN nor -0. */
+static inline float onnxc_at_least_float(float x, float bound)
+{
+    return onnxc_select_float(x <= bound, bound, x);
+}
+
+/* The smaller of x and a bound that is neither NaN nor +0. */
+static inline float onnxc_at_most_float(float x, float bound)
+{
+    return onnxc_select_float(x >= bound, bound, x);
 }

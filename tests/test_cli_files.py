@@ -91,7 +91,7 @@ def test_license(equal: Path) -> None:
 def test_quiet_and_verbose(equal: Path) -> None:
     assert onnxc("equal.onnx", "-q", cwd=equal.parent).stderr == ""
     verbose = onnxc("equal.onnx", "-v", cwd=equal.parent).stderr.splitlines()
-    passes = [line.partition(":")[0] for line in verbose[:-3]]
+    passes = [line.partition(":")[0] for line in verbose[:-3] if not line.startswith(" ")]
     assert passes == list(pipeline.PASS_NAMES)
     onnxc("equal.onnx", "-q", "-v", cwd=equal.parent, status=2)
 
@@ -213,3 +213,53 @@ def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
         output.write(writers)
     assert names(tmp_path) == {"m.c"}
     assert (tmp_path / "m.c").read_text() == "old"
+
+
+WEIGHTED = """
+<ir_version: 8, opset_import: ["" : 19]>
+weighted (float[3] x) => (bool[3] y) <float[3] w = {1, 2, 3}> { y = Equal(x, w) }
+"""
+
+
+@pytest.mark.parametrize("form", ["incbin", "file"])
+def test_weights_in_a_file(form: str, tmp_path: Path) -> None:
+    """Beside the C, with its name; all files or none."""
+    save(WEIGHTED, tmp_path / "m.onnx")
+    (tmp_path / "out").mkdir()
+    command = ("m.onnx", "-o", "out/my net.c", "--weights", form)
+    done = onnxc(*command, cwd=tmp_path)
+    assert done.stderr.splitlines()[0].startswith(
+        "wrote out/my net.c, out/my net.h and out/my net.bin; C names start with my_net_"
+    )
+    assert names(tmp_path / "out") == {"my net.c", "my net.h", "my net.bin"}
+    assert '"my net.bin"' in (tmp_path / "out" / "my net.c").read_text()
+    subprocess.check_call([*CC, "-c", "my net.c", "-o", "m.o"], cwd=tmp_path / "out")
+    before = (tmp_path / "out" / "my net.bin").read_bytes()
+    onnxc(*command, cwd=tmp_path)
+    assert (tmp_path / "out" / "my net.bin").read_bytes() == before
+
+
+def test_weights_of_somebody_else(tmp_path: Path) -> None:
+    save(WEIGHTED, tmp_path / "m.onnx")
+    own = tmp_path / "m.bin"
+    own.write_bytes(b"mine")
+    done = onnxc("m.onnx", "--weights", "file", cwd=tmp_path, status=4)
+    assert done.stderr == "error: 'm.bin' was not written by onnxc; --force overwrites it\n"
+    assert (names(tmp_path), own.read_bytes()) == ({"m.onnx", "m.bin"}, b"mine")
+    onnxc("m.onnx", cwd=tmp_path)
+    assert own.read_bytes() == b"mine"
+    onnxc("m.onnx", "--weights", "file", "--force", cwd=tmp_path)
+    assert own.read_bytes().startswith(output.MAGIC)
+
+
+def test_a_model_without_constants_has_no_weights(equal: Path) -> None:
+    done = onnxc("equal.onnx", "--weights", "file", cwd=equal.parent)
+    assert done.stderr.startswith("wrote equal.c and equal.h\n")
+    assert names(equal.parent) == {"equal.onnx", "equal.c", "equal.h"}
+
+
+def test_weights_in_a_file_need_a_file(equal: Path) -> None:
+    done = onnxc("equal.onnx", "-o", "-", "--weights", "incbin", cwd=equal.parent, status=2)
+    assert done.stderr == (
+        "error: --weights incbin writes several files; give -o OUT.c, not -o -\n"
+    )

@@ -69,6 +69,7 @@ def test_supported(model: str, capsys: pytest.CaptureFixture[str]) -> None:
         "  n  int64[]",
         "memory:",
         "  RAM: inputs 24 bytes and 1 string, outputs 15 bytes, workspace 0 bytes",
+        "  least workspace of any plan: 0 bytes; ratio 1.00",
         "  constants: 0 bytes",
         "unsupported operators: none",
     ]
@@ -83,6 +84,8 @@ def test_supported_as_json(model: str, capsys: pytest.CaptureFixture[str]) -> No
         "outputs_bytes": 15,
         "outputs_strings": 0,
         "constants_bytes": 0,
+        "workspace_bound_bytes": 0,
+        "workspace_ratio": 1.0,
     }
     assert found == {
         "model": model,
@@ -101,6 +104,7 @@ def test_supported_as_json(model: str, capsys: pytest.CaptureFixture[str]) -> No
         "open_dims": [],
         "dim_options": [],
         "command": f"onnxc {model}",
+        "int8_as_float": [],
         "unsupported": [],
         "problems": [],
     }
@@ -143,6 +147,51 @@ def test_unsupported_as_json(unsupported: str, capsys: pytest.CaptureFixture[str
         {"domain": "ai.onnx", "operator": "If", "version": 19, "count": 1},
         {"domain": "ai.onnx", "operator": "RandomUniformLike", "version": 1, "count": 1},
     ]
+
+
+def test_the_bound_of_the_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two values that live at once: the sorted rows and their places."""
+    path = save(
+        """
+        <ir_version: 8, opset_import: ["" : 19]>
+        m (float[100] x, int64[1] k) => (float[100] y, int64[100] z) {
+            k2 = Constant<value_ints = [100]>()
+            a, b = TopK(x, k2)
+            y, c = TopK(a, k2)
+            z = Add(b, c)
+        }
+        """,
+        tmp_path / "m.onnx",
+    )
+    found = json.loads(info(capsys, path, "--json"))["memory"]
+    bound = found["workspace_bound_bytes"]
+    assert 0 < bound <= found["workspace_bytes"] <= 1.05 * bound
+    assert found["workspace_ratio"] == round(found["workspace_bytes"] / bound, 4)
+    (line,) = (text for text in info(capsys, path).splitlines() if "any plan" in text)
+    assert line == f"  least workspace of any plan: {bound:,} bytes; ratio 1.00"
+
+
+@pytest.mark.parametrize("weights", ["float", "int8"])
+def test_int8_executed_as_float(
+    weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A MatMul of what was int8; of floats it is no news."""
+    path = save(
+        f"""
+        <ir_version: 8, opset_import: ["" : 19]>
+        m ({weights}[4, 4] w, float[4, 4] x) => (float[4, 4] y) {{
+            scale = Constant<value_float = 0.5>()
+            v = {"DequantizeLinear(w, scale)" if weights == "int8" else "Identity(w)"}
+            y = MatMul(x, v)
+        }}
+        """,
+        tmp_path / "m.onnx",
+    )
+    rows = [{"operator": "MatMul", "count": 1}] if weights == "int8" else []
+    assert json.loads(info(capsys, path, "--json"))["int8_as_float"] == rows
+    lines = info(capsys, path).splitlines()
+    assert ("int8 executed as float (1 node):" in lines) == bool(rows)
+    assert ("         1 x  MatMul" in lines) == bool(rows)
 
 
 def test_a_dim_of_two_inputs_is_listed_once(

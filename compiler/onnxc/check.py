@@ -1,15 +1,13 @@
-"""A checker of programs and of their memory plan, for tests and for ONNXC_DEBUG=1.
+"""A checker of programs, for tests and for ONNXC_DEBUG=1; check_plan.py checks their memory plan.
 
-It shares no code with the passes whose work it proves: liveness and overlap are computed anew, by
-walking every step backwards with the set of what is still needed.
+It shares no code with the passes whose work it proves.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from onnxc.dtypes import BOOL, INT64, UINT8
 from onnxc.expression import (
@@ -26,24 +24,13 @@ from onnxc.expression import (
     affine,
     static,
 )
-from onnxc.kernel import Branch, Loops, Program, Repeat, Routine, Step
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine
 from onnxc.operations import OPERATIONS
 from onnxc.traversal import walk
-
-OFFSET_ALIGNMENT: Final = 64
-"""Bytes; what emitted code may rely on for every workspace buffer."""
 
 
 class InvalidProgramError(AssertionError):
     """A pass broke a rule of the kernel IR; the message lists every place."""
-
-
-@dataclass(frozen=True)
-class Peak:
-    """Bytes of the plan, and the least that any plan of the same steps needs."""
-
-    planned: int
-    bound: int
 
 
 def check_program(program: Program) -> None:
@@ -54,37 +41,28 @@ def check_program(program: Program) -> None:
         raise InvalidProgramError("\n".join(faults))
 
 
-def check_plan(program: Program) -> Peak:
-    """Raises InvalidProgramError unless no write destroys what a later step still reads."""
-    plan = _Plan(program)
-    faults = [*plan.placement_faults(), *plan.lost_data()]
-    if faults:
-        raise InvalidProgramError("\n".join(faults))
-    return Peak(program.workspace_size, plan.bound)
-
-
 def _interface_faults(program: Program) -> Iterator[str]:
     for kind, buffers in (("input", program.inputs), ("output", program.written)):
         for buffer in buffers:
             if buffer.kind != kind:
-                yield f"{kind}s: {_name(buffer)} is of kind {buffer.kind}"
+                yield f"{kind}s: {described(buffer)} is of kind {buffer.kind}"
     for buffer, shape in program.actual.items():
         if buffer not in program.outputs:
-            yield f"{_name(buffer)} has an actual shape but is no output"
+            yield f"{described(buffer)} has an actual shape but is no output"
         if (shape.dtype, shape.shape) != (INT64, (len(buffer.shape),)):
-            yield f"the actual shape of {_name(buffer)} is {shape.dtype}{list(shape.shape)}"
+            yield f"the actual shape of {described(buffer)} is {shape.dtype}{list(shape.shape)}"
 
 
-def _name(buffer: Buffer) -> str:
+def described(buffer: Buffer) -> str:
     return f"'{buffer.name}'" if buffer.name else f"an unnamed {buffer.kind} buffer"
 
 
-def _stored(buffer: Buffer) -> int:
+def stored(buffer: Buffer) -> int:
     """How many stores fill the buffer: its elements, or the bytes where it is packed."""
     return buffer.bytes if buffer.packed else buffer.elements
 
 
-def _filled(loops: Loops) -> int:
+def filled(loops: Loops) -> int:
     """How many elements it stores, for certain; of a partial kernel nothing is."""
     return 0 if loops.partial else _points(loops.axes)
 
@@ -108,6 +86,8 @@ class _Steps:
             match step:
                 case Loops():
                     yield from self._loops(step, stores, where)
+                case Micro():
+                    yield from self.faults(Program(steps=step.steps), stores, f"{where}, ")
                 case Routine():
                     yield from self._routine(step, stores, where)
                 case Branch():
@@ -115,23 +95,23 @@ class _Steps:
                 case Repeat():
                     yield from self._repeat(step, stores, where)
         for buffer in program.written:
-            if stores[buffer] < _stored(buffer):
-                yield f"{path}end: output {_name(buffer)} is not written"
+            if stores[buffer] < stored(buffer):
+                yield f"{path}end: output {described(buffer)} is not written"
 
     def _loops(self, loops: Loops, stores: Counter[Buffer], where: str) -> Iterator[str]:
         yield from (f"{where}: {fault}" for fault in _loops_faults(loops))
         if _points(loops.axes):
             yield from self._unread(loops.reads(), stores, where)
         yield from self._written(loops.out, where)
-        stores[loops.out] += _filled(loops)
+        stores[loops.out] += filled(loops)
 
     def _routine(self, routine: Routine, stores: Counter[Buffer], where: str) -> Iterator[str]:
         yield from self._unread(routine.inputs, stores, where)
         for buffer in routine.writes():
             yield from self._written(buffer, where)
-            stores[buffer] += _stored(buffer)
+            stores[buffer] += stored(buffer)
             if buffer in routine.inputs or routine.writes().count(buffer) > 1:
-                yield f"{where}: {_name(buffer)} is used twice"
+                yield f"{where}: {described(buffer)} is used twice"
         if any(buffer.packed for buffer in (*routine.inputs, *routine.writes())):
             yield f"{where}: a routine takes no packed buffer"
 
@@ -160,10 +140,10 @@ class _Steps:
         yield from self._unread([value for _, value in repeat.carried], inside, where)
         for state, value in repeat.carried:
             yield from self._written(state, where)
-            if (state.dtype, _stored(state)) != (value.dtype, _stored(value)):
-                yield f"{where}: {_name(value)} does not fit the state {_name(state)}"
+            if (state.dtype, stored(state)) != (value.dtype, stored(value)):
+                yield f"{where}: {described(value)} does not fit the state {described(state)}"
             if value in states:
-                yield f"{where}: {_name(value)} is both a state and what a state becomes"
+                yield f"{where}: {described(value)} is both a state and what a state becomes"
         if len(set(states)) != len(states):
             yield f"{where}: a state is carried twice"
 
@@ -172,16 +152,16 @@ class _Steps:
     ) -> Iterator[str]:
         for buffer in buffers:
             if buffer.kind == "input" and buffer not in self.interface:
-                yield f"{where}: {_name(buffer)} is no input of the program"
+                yield f"{where}: {described(buffer)} is no input of the program"
             given = buffer.kind == "input" or buffer.data is not None
-            if not given and stores[buffer] < _stored(buffer):
-                yield f"{where}: reads {_name(buffer)} before it is written"
+            if not given and stores[buffer] < stored(buffer):
+                yield f"{where}: reads {described(buffer)} before it is written"
 
     def _written(self, buffer: Buffer, where: str) -> Iterator[str]:
         if buffer.kind not in ("output", "workspace") or buffer.data is not None:
-            yield f"{where}: writes {_name(buffer)}, which is of kind {buffer.kind}"
+            yield f"{where}: writes {described(buffer)}, which is of kind {buffer.kind}"
         elif buffer.kind == "output" and buffer not in self.interface:
-            yield f"{where}: {_name(buffer)} is no output of the program"
+            yield f"{where}: {described(buffer)} is no output of the program"
 
 
 def _scalar_faults(buffer: Buffer, role: str, where: str) -> Iterator[str]:
@@ -247,7 +227,7 @@ def _node_faults(node: Expr, scope: _Scope) -> Iterator[str]:
             yield from _index_faults(index, scope, None)
         case Load(dtype, buffer, indices):
             if dtype is not buffer.dtype:
-                yield f"loads {dtype} from {_name(buffer)} of {buffer.dtype}"
+                yield f"loads {dtype} from {described(buffer)} of {buffer.dtype}"
             yield from _place_faults(buffer, indices, scope, buffer.elements)
         case Apply():
             yield from _operation_faults(node)
@@ -292,7 +272,7 @@ def _place_faults(
     elif len(indices) == 1:
         yield from _index_faults(indices[0], scope, elements)
     else:
-        yield f"{len(indices)} indices for {_name(buffer)} of rank {len(buffer.shape)}"
+        yield f"{len(indices)} indices for {described(buffer)} of rank {len(buffer.shape)}"
 
 
 def _index_faults(index: Index, scope: _Scope, extent: int | None) -> Iterator[str]:
@@ -327,172 +307,3 @@ def _guarded_span(index: Index, scope: _Scope) -> tuple[int, int] | None:
             least, most = max(least, -(before // step)), min(most, after // step)
     ends = sorted(index.const + static(stride) * n for n in (least, most))
     return (ends[0], ends[1]) if least <= most else None
-
-
-# The plan. `Live` maps each buffer that a later step reads to how many of the stores that fill it
-# are still to come: walking backwards, it is free again before the first of them.
-
-_Live = dict[Buffer, int]
-
-
-class _Plan:
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.offsets: Mapping[Buffer, int] = program.offsets
-        self.first_store: dict[Buffer, int] = {}
-        self.numbers: dict[Step, int] = {}
-        self.bound = 0
-        self._number(program, None)
-
-    def _number(self, program: Program, cycle: int | None) -> None:
-        """Steps in order of the text; what a cycle stores may be there from its start on."""
-        for step in program.steps:
-            number = self.numbers[step] = len(self.numbers)
-            start = number if cycle is None else cycle
-            match step:
-                case Loops() | Routine():
-                    for buffer in step.writes():
-                        self.first_store.setdefault(buffer, start)
-                case Branch():
-                    self._number(step.then, cycle)
-                    self._number(step.otherwise, cycle)
-                case Repeat():
-                    for buffer in step.writes():
-                        self.first_store.setdefault(buffer, start)
-                    self._number(step.body, start)
-
-    def placement_faults(self) -> Iterator[str]:
-        used = {*self.program.reads(), *self.program.writes()}
-        needed = {buffer for buffer in used if buffer.kind == "workspace"}
-        for buffer in needed - set(self.offsets):
-            yield f"{_name(buffer)} has no place"
-        for buffer, offset in self.offsets.items():
-            if buffer.kind != "workspace":
-                yield f"{_name(buffer)} is placed in the workspace"
-            if offset < 0 or offset % OFFSET_ALIGNMENT:
-                yield f"{_name(buffer)} is at {offset}"
-        size = max((offset + b.bytes for b, offset in self.offsets.items()), default=0)
-        if size != self.program.workspace_size:
-            yield f"the workspace has {self.program.workspace_size} bytes, its buffers {size}"
-
-    def lost_data(self) -> list[str]:
-        faults: list[str] = []
-        self._before(self.program, {}, faults.append)
-        return list(dict.fromkeys(faults))
-
-    def _before(self, program: Program, live: _Live, report: Callable[[str], None]) -> _Live:
-        for step in reversed(program.steps):
-            match step:
-                case Loops():
-                    self._store(step, step.out, step.reads(), _filled(step), live, report)
-                case Routine():
-                    self._routine(step, live, report)
-                case Branch():
-                    then = self._before(step.then, dict(live), report)
-                    live = _either(then, self._before(step.otherwise, dict(live), report))
-                    _read(live, [step.condition])
-                case Repeat():
-                    live = self._before_repeat(step, live, report)
-        return live
-
-    def _before_repeat(self, step: Repeat, after: _Live, report: Callable[[str], None]) -> _Live:
-        """`head` is what the test before an iteration needs: found when it no longer grows."""
-        limits = [b for b in (step.count, step.condition) if b is not None]
-        head = dict(after)
-        _read(head, limits)
-        while True:
-            live = dict(head)
-            for state, value in reversed(step.carried):
-                self._store(step, state, [value], _stored(state), live, report)
-            live = self._before(step.body, live, report)
-            if step.counter is not None:
-                self._store(step, step.counter, [], 1, live, report)
-            grown = _either(head, live)
-            if grown == head:
-                return head
-            head = grown
-
-    def _routine(self, step: Routine, live: _Live, report: Callable[[str], None]) -> None:
-        """It reads to the end what it reads, and writes all along."""
-        for out in step.writes():
-            others = [buffer for buffer in step.writes() if buffer is not out]
-            live.update({other: _stored(other) for other in others if other.kind == "workspace"})
-            self._store(step, out, step.inputs, _stored(out), live, report)
-        for out in step.writes():
-            live.pop(out, None)
-        _read(live, [buffer for buffer in step.inputs if buffer.kind == "workspace"])
-
-    def _store(
-        self,
-        step: Step,
-        out: Buffer,
-        reads: Iterable[Buffer],
-        stores: int,
-        live: _Live,
-        report: Callable[[str], None],
-    ) -> None:
-        """Checks one store against what is live after it; makes `live` what is live before."""
-        number = self.numbers[step]
-        reads = [b for b in reads if b.kind == "workspace"]
-        kept = [b for b in live if b is not out and self.first_store.get(b, number + 1) <= number]
-        dying = [b for b in reads if b is not out and b not in live]
-        same = [b for b in reads if isinstance(step, Loops) and _element_by_element(step, b)]
-        lost = [b for b in kept if self._overlap(out, b)]
-        lost += [b for b in dying if self._overlap(out, b) and not self._in_place(out, b, same)]
-        partial = isinstance(step, Loops) and step.partial
-        lost += [out] if out in reads and out not in same and not partial else []
-        for buffer in lost:
-            report(f"step {number}: writing {_name(out)} destroys {_name(buffer)}")
-        spared = max((b.bytes for b in dying if b in same), default=0)
-        needed = {*kept, *dying, *([out] if out.kind == "workspace" else [])}
-        self.bound = max(self.bound, sum(b.bytes for b in needed) - spared)
-        if out in live:
-            live[out] -= stores
-            if live[out] <= 0:
-                del live[out]
-        _read(live, reads)
-
-    def _in_place(self, out: Buffer, operand: Buffer, same: list[Buffer]) -> bool:
-        return operand in same and self.offsets[operand] == self.offsets[out]
-
-    def _overlap(self, one: Buffer, other: Buffer) -> bool:
-        start, begin = self.offsets.get(one), self.offsets.get(other)
-        if start is None or begin is None:
-            return False
-        return start < begin + other.bytes and begin < start + one.bytes
-
-
-def _read(live: _Live, buffers: Iterable[Buffer]) -> None:
-    for buffer in buffers:
-        if buffer.kind == "workspace":
-            live[buffer] = _stored(buffer)
-
-
-def _either(one: _Live, other: _Live) -> _Live:
-    return {b: max(one.get(b, 0), other.get(b, 0)) for b in (one | other)}
-
-
-def _element_by_element(loops: Loops, buffer: Buffer) -> bool:
-    """Whether each point reads of `buffer` only the element that it, and no other, then stores."""
-    if buffer.dtype.c_type != loops.out.dtype.c_type or buffer.elements != loops.out.elements:
-        return False
-    target = _flat(loops.out, loops.where)
-    loads = (n for n in walk(*loops.roots()) if isinstance(n, Load) and n.buffer is buffer)
-    return _one_to_one(target, loops.axes) and all(
-        _flat(buffer, load.indices) == target for load in loads
-    )
-
-
-def _flat(buffer: Buffer, indices: tuple[Index, ...]) -> Index:
-    return indices[0] if len(indices) == 1 else buffer.flat(indices)
-
-
-def _one_to_one(index: Index, axes: tuple[Axis, ...]) -> bool:
-    """Whether the points go to different elements: each stride is beyond all smaller walks."""
-    walks = sorted((abs(index.stride(axis)), axis.extent) for axis in axes if axis.extent > 1)
-    reach = 0
-    for stride, extent in walks:
-        if stride <= reach:
-            return False
-        reach += stride * (extent - 1)
-    return not index.dynamic

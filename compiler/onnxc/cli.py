@@ -25,7 +25,10 @@ from onnxc.options import (
     fix_option,
     json_option,
     model_argument,
+    optimize_option,
+    target_option,
     version_option,
+    weights_option,
 )
 from onnxc.report.text import printable, some
 
@@ -171,9 +174,12 @@ def commands() -> None:
     show_default=True,
     help="SPDX licence of the output, that of the model.",
 )
+@target_option
+@optimize_option
+@weights_option
 @click.option("--force", is_flag=True, help="Overwrite files that onnxc did not write.")
 @click.option("-q", "quiet", is_flag=True, help="No summary.")
-@click.option("-v", "verbose", is_flag=True, help="Print how long each pass takes.")
+@click.option("-v", "verbose", is_flag=True, help="Print each pass and kernel.")
 @click.option("--dump-after", metavar="PASS", hidden=True)
 @debug_help_option
 def compile_command(
@@ -183,6 +189,9 @@ def compile_command(
     dims: dict[str, int],
     fix: dict[str, str],
     license_: str,
+    target: str,
+    optimize: str,
+    weights: str,
     force: bool,
     quiet: bool,
     verbose: bool,
@@ -192,7 +201,9 @@ def compile_command(
     if quiet and verbose:
         raise UsageError("-q and -v exclude each other")
     to_stdout = out == Path("-")
-    paths = output.files(None if to_stdout else out, model.stem)
+    if to_stdout and weights != "inline":
+        raise UsageError(f"--weights {weights} writes several files; give -o OUT.c, not -o -")
+    paths = output.files(None if to_stdout else out, model.stem, weights=weights)
     if not to_stdout:
         output.check(paths, model, force)
 
@@ -210,6 +221,9 @@ def compile_command(
             fix=fix,
             name=name or names.model_name(paths[0].stem),
             license=license_,
+            target=target,
+            optimize=optimize,
+            weights=weights,
             observe=watch,
         )
     finally:
@@ -217,10 +231,10 @@ def compile_command(
     if to_stdout:
         with output.standard_output() as stream:
             compiled.write_single(stream)
+        files = "to standard output"
     else:
-        output.write_model(compiled, paths)
+        files = output.listed(output.write_model(compiled, paths))
     if not quiet:
-        files = "to standard output" if to_stdout else " and ".join(map(str, paths))
         named = "" if name is not None else _why_named(compiled.name, paths[0].stem)
         _summarize(f"wrote {files}{named}", compiled)
     return 0
@@ -269,12 +283,21 @@ class Watch:
         if self.verbose:
             seconds = time.perf_counter() - self.last
             _say(f"{name}: {seconds * 1e3:,.1f} ms")
+            if name == "choose":
+                self.tell_choices(thing)
         if self.progress:
             _say(f"\r\x1b[K{name}", end="")
         if name == self.dump_after:
             self.close()
             _say(self.dump(thing))
         self.last = time.perf_counter()
+
+    def tell_choices(self, program: Any) -> None:
+        """Which kernel each step has, and why."""
+        from onnxc.report import choices
+
+        for line in choices.lines(program):
+            _say(printable(line))
 
     def close(self) -> None:
         """Takes the progress off the line."""

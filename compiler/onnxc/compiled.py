@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -13,11 +15,13 @@ import onnx
 
 from onnxc import arrays, library, output
 from onnxc.arrays import Memory
+from onnxc.emit.weights import ALIGNMENT
 from onnxc.errors import ModelError, RunError, ToolError, UsageError
 from onnxc.names import check_model_name
 from onnxc.passes.bind import DimensionError, OpenDimsProblem
 from onnxc.passes.fix import Fix, FixError
 from onnxc.pipeline import compile_model
+from onnxc.target import OPTIMIZE, TARGETS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,16 +35,22 @@ def compile(
     dims: Mapping[str, int] | None = None,
     fix: Mapping[str, Fix] | None = None,
     name: str | None = None,
+    target: str = "generic",
+    optimize: str = "speed",
+    weights: str = "inline",
 ) -> CompiledModel:
     """Compiles an ONNX file or an onnx.ModelProto to C.
 
     dims  sizes of open dimensions, by dimension name or "INPUT:AXIS"
     fix   values of inputs that become constants, by name: one number each, which fills the input
     name  the C prefix; default: the file's stem, or "model"
+    target    whom the fast kernels are for: "generic", "x86-64", "aarch64" or "cortex-m4"
+    optimize  for "speed", or for "size": little code
+    weights  where constants stand: "inline" in the C, "incbin" or "file" in a file beside it
 
     The shared library is built on the first run. Raises UsageError (no such file, no model, a wrong
-    `dims`, `fix` or `name`) and ModelError with every reason why the model is invalid or not
-    supported.
+    `dims`, `fix`, `name` or other option) and ModelError with every reason why the model is invalid
+    or not supported.
     """
     source = _source(model)
     if dims is not None and not isinstance(dims, Mapping):
@@ -49,14 +59,30 @@ def compile(
         raise UsageError(f'fix={fix!r:.60}: give values by name, such as fix={{"rate": 16000}}')
     if name is not None:
         check_model_name(name)
+    _check_choice("target", target, TARGETS)
+    _check_choice("optimize", optimize, OPTIMIZE)
+    _check_choice("weights", weights, output.WEIGHTS)
     try:
-        compiled = compile_model(source, dims=dims or {}, fix=fix or {}, name=name)
+        compiled = compile_model(
+            source,
+            dims=dims or {},
+            fix=fix or {},
+            name=name,
+            target=target,
+            optimize=optimize,
+            weights=weights,
+        )
     except (DimensionError, FixError) as error:
         raise error.in_python() from None
     except ModelError as error:
         problems = (p.in_python() if isinstance(p, OpenDimsProblem) else p for p in error.problems)
         raise ModelError(problems) from None
     return CompiledModel(compiled, source=source if isinstance(source, Path) else None)
+
+
+def _check_choice(name: str, value: object, known: Collection[str]) -> None:
+    if value not in known:
+        raise UsageError(f"{name}={value!r:.60}: give one of {', '.join(known)}")
 
 
 def _source(model: object) -> Path | onnx.ModelProto:
@@ -136,12 +162,13 @@ class CompiledModel:
         return f"<onnxc.CompiledModel {self.name}>"
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Writes the C file `path`, which must end in .c, and the header beside it.
+        """Writes the C file `path`, which must end in .c, the header and any weights beside it.
 
-        As the command line does: both or none, and over files that onnxc did not write only with
+        As the command line does: all or none, and over files that onnxc did not write only with
         `force`. Raises UsageError, and ToolError where that cannot be.
         """
-        paths = output.files(Path(path), self.name, option="")
+        weights = "file" if self.compiled.has_weights_file else "inline"
+        paths = output.files(Path(path), self.name, option="", weights=weights)
         output.check(paths, self._source, force, option="force=True")
         output.write_model(self.compiled, paths)
 
@@ -205,6 +232,8 @@ class CompiledModel:
             raise ToolError(f"{place} has no function {self.name}_run") from None
         workspace = _aligned(self.workspace_size, self.compiled.workspace_alignment)
         types = ffi.typeof(function).args
+        if len(types) == len(memories) + 2:
+            memories = [*memories, self._weights]
         addresses = [memory.address for memory in (*memories, workspace)]
         pointers = tuple(ffi.cast(t, a) for t, a in zip(types, addresses, strict=True))
         kept = (built, memories, workspace)
@@ -215,6 +244,29 @@ class CompiledModel:
                 raise RunError(_status_text(kept[0], status))
 
         return call
+
+    @cached_property
+    def _weights(self) -> Memory:
+        """The file of weights as the C takes it. Raises UsageError where it is not the right one.
+
+        It is checked once, here; a run compares its header only.
+        """
+        if self._c_file is None:
+            stream = io.BytesIO()
+            self.compiled.write_weights(stream)
+            path, stored = None, stream.getvalue()
+        else:
+            path = self._c_file.with_suffix(".bin")
+            if not path.is_file():
+                raise UsageError(f"no such file: {path}")
+            stored = path.read_bytes()
+        memory = _aligned(len(stored), ALIGNMENT)
+        memory.data[: len(stored)] = np.frombuffer(stored, np.uint8)
+        built = self.build()
+        check = getattr(built.lib, f"{self.name}_weights_check")
+        if check(built.ffi.cast("const void *", memory.address), len(stored)):
+            raise UsageError(f"'{path}' is not the file that was written with '{self._c_file}'")
+        return memory
 
 
 def _aligned(size: int, alignment: int) -> Memory:

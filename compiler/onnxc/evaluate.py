@@ -15,7 +15,6 @@ import numpy as np
 
 from onnxc.dtypes import ElementType, numpy_dtype
 from onnxc.expression import (
-    LANES,
     Apply,
     At,
     Axis,
@@ -30,11 +29,12 @@ from onnxc.expression import (
     Status,
     along,
 )
-from onnxc.kernel import Branch, Loops, Program, Repeat, Routine, Step, pending
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Step, pending
 from onnxc.operations import OPERATIONS, Types
 from onnxc.packing import pack_elements, unpack_elements
 from onnxc.passes.merge_axes import merged
 from onnxc.routines import ROUTINES, add_exactly
+from onnxc.summation import GROUP, Summation, runs_across, summation
 from onnxc.tensor import Tensor
 from onnxc.traversal import move_all, substitute, walk
 
@@ -128,9 +128,12 @@ class Memory:
         for step in program.steps:
             match step:
                 case Loops():
-                    # As in the C: which lane of a sum an element takes depends on the axes.
-                    for slab in _slabs(merged(step)):
-                        self.store(slab)
+                    # As in the C: the order of a sum depends on the axes.
+                    whole = merged(step)
+                    for slab in _slabs(whole):
+                        self.store(slab, across=runs_across(whole))
+                case Micro():
+                    self.run(Program(steps=step.steps))
                 case Routine():
                     self.routine(step)
                 case Branch(condition, then, otherwise):
@@ -156,9 +159,10 @@ class Memory:
             self.put(buffer, np.asarray(array, numpy_dtype(buffer.dtype)))
         self.status = self.status or Status(status)
 
-    def store(self, step: Loops) -> None:
+    def store(self, step: Loops, *, across: bool) -> None:
+        """Runs a merged kernel; `across` is which way its folds run."""
         before, self.status = self.status, Status.OK
-        grid = Grid(self, step.axes)
+        grid = Grid(self, step.axes, across=across)
         target, values = grid.positions(step.out, step.where), grid.value(step.value)
         target, values = (np.broadcast_to(a, grid.extents) for a in (target, values))
         content = self.content(step.out)
@@ -216,8 +220,9 @@ class Grid:
     Every array has one dimension an axis, of the axis' extent or, where it does not vary, of 1.
     """
 
-    def __init__(self, memory: Memory, axes: Iterable[Axis]) -> None:
+    def __init__(self, memory: Memory, axes: Iterable[Axis], *, across: bool = False) -> None:
         self.memory = memory
+        self.across = across
         self.axes = {axis: dimension for dimension, axis in enumerate(axes)}
         self.extents = tuple(axis.extent for axis in self.axes)
         self.known: dict[Expr, Array] = {}
@@ -265,7 +270,9 @@ class Grid:
                 *rows, length = (axis.extent for axis in axes)
                 values = np.broadcast_to(values, (*outer, *rows, length))
                 values = values.reshape(*outer, math.prod(rows), length)
-                return _fold(operation, values, compensated=node.compensated)
+                if node.hint == "numbers":
+                    operation = f"f{operation}"
+                return _fold(operation, values, summation(node, across=self.across))
         raise AssertionError(f"no evaluation of {node}")
 
     def _guard(self, node: Guard) -> Array:
@@ -274,7 +281,7 @@ class Grid:
         for index, extent in node.bounds:
             place = self._index(index)
             inside = inside & (place >= 0) & (place < extent)
-        within = Grid(self.memory, self.axes)
+        within = Grid(self.memory, self.axes, across=self.across)
         within.inside = inside if self.inside is None else inside & self.inside
         return np.where(inside, within.value(node.value), self.known[node.otherwise])
 
@@ -300,17 +307,21 @@ def _scalar(dtype: ElementType, raw: bytes) -> Array:
     return array
 
 
-def _fold(operation: str, values: Array, *, compensated: bool) -> Array:
+def _fold(operation: str, values: Array, how: Summation) -> Array:
     """Folds the last two dimensions: outer fold axes as one, then the innermost."""
     *outer, rows, length = values.shape
     flat = values.reshape(*outer, rows * length)
     match operation:
         case "sum" if values.dtype.kind in "fc":
-            return _sum_in_lanes(values, compensated=compensated)
+            return _sum_in_lanes(values, how)
         case "sum":
             return np.asarray(np.add.reduce(flat, -1, dtype=flat.dtype))
         case "prod":
             return np.asarray(np.multiply.reduce(flat, -1, dtype=flat.dtype))
+        case "fmax" | "fmin":
+            least, greatest = _range(flat.dtype)
+            numbers, start = (np.fmax, least) if operation == "fmax" else (np.fmin, greatest)
+            return np.asarray(numbers.reduce(flat, -1, initial=start))
         case "max" | "min":
             return _extreme(flat, largest=operation == "max")
     raise AssertionError(f"no evaluation of {operation}")
@@ -335,23 +346,54 @@ def _range(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return limits.min, limits.max
 
 
-def _sum_in_lanes(values: Array, *, compensated: bool) -> Array:
-    """Lane n takes elements n, n + LANES ... of the innermost axis; then halves are added.
+def _sum_in_lanes(values: Array, how: Summation) -> Array:
+    """As Summation says; what a last block or group lacks is 0, which changes no sum."""
+    *outer, rows, _ = values.shape
+    if how.compensated:
+        lanes = _compensated(values, how)
+    else:
+        blocks = _padded(values, how.lanes)
+        lanes = _in_order(blocks.reshape(*outer, rows * blocks.shape[-1] // how.lanes, how.lanes))
+    return _halved(lanes, 1)[..., 0]
 
-    A lane of a compensated sum is one in two parts.
-    """
+
+def _compensated(values: Array, how: Summation) -> Array:
+    """[..., rows, length] as totals in two parts, of which this is the first."""
     *outer, rows, length = values.shape
-    blocks = -(-length // LANES)
-    padded = np.zeros((*outer, rows, blocks * LANES), values.dtype)
-    padded[..., :length] = values
-    lanes = np.zeros((*outer, LANES), values.dtype)
-    errors = np.zeros((*outer, LANES), values.dtype)
-    for block in np.moveaxis(padded.reshape(*outer, rows * blocks, LANES), -2, 0):
-        if compensated:
-            lanes, errors = add_exactly(lanes, errors, block)
-        else:
-            lanes = lanes + block
-    while lanes.shape[-1] > 1:
+    whole = length - length % how.lanes if how.grouped else 0
+    blocks = values[..., :whole].reshape(*outer, rows, whole // how.lanes, how.lanes)
+    alone = _padded(values[..., whole:], how.totals)
+    alone = alone.reshape(*outer, rows, alone.shape[-1] // how.totals, how.totals)
+    terms = np.concatenate([_halved(_group_sums(blocks), how.totals), alone], -2)
+    totals = errors = np.zeros((*outer, how.totals), values.dtype)
+    for term in np.moveaxis(terms.reshape(*outer, rows * terms.shape[-2], how.totals), -2, 0):
+        totals, errors = add_exactly(totals, errors, term)
+    return totals
+
+
+def _group_sums(blocks: Array) -> Array:
+    """[..., blocks, lanes] in groups: [..., groups, lanes]."""
+    *outer, _, lanes = blocks.shape
+    filled = np.moveaxis(_padded(np.moveaxis(blocks, -2, -1), GROUP), -1, -2)
+    return _in_order(filled.reshape(*outer, filled.shape[-2] // GROUP, GROUP, lanes))
+
+
+def _halved(lanes: Array, left: int) -> Array:
+    """Halves of the last dimension added until so many are left."""
+    while lanes.shape[-1] > left:
         half = lanes.shape[-1] // 2
         lanes = lanes[..., :half] + lanes[..., half:]
-    return lanes[..., 0]
+    return lanes
+
+
+def _padded(values: Array, multiple: int) -> Array:
+    """With zeros at the end of the last dimension, to a multiple."""
+    missing = -values.shape[-1] % multiple
+    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, missing)])
+
+
+def _in_order(blocks: Array) -> Array:
+    """Summed along the last dimension but one, from 0 and one after the other."""
+    *outer, _, lanes = blocks.shape
+    start = np.zeros((*outer, 1, lanes), blocks.dtype)
+    return np.asarray(np.add.accumulate(np.concatenate([start, blocks], -2), -2)[..., -1, :])

@@ -40,12 +40,9 @@ class Status(IntFlag):
     DIVISION_BY_ZERO = 4
     SHAPE_MISMATCH = 8
     VALUE_OUT_OF_RANGE = 16
+    MISALIGNED_WEIGHTS = 32
+    WEIGHTS_MISMATCH = 64
 
-
-LANES: Final = 16
-"""In how many lanes of the innermost axis a float sum runs, in the C and in evaluate.py."""
-LONG_SUM: Final = 128
-"""Longer sums carry their rounding errors: below, 16 lanes lose a few ulp at most."""
 
 _EXACT: Final = ("signed", "unsigned", "bool")
 _NEUTRAL: Final = {"add": 0, "sub": 0, "mul": 1, "div": 1, "and": 1, "or": 0, "xor": 0}
@@ -288,22 +285,16 @@ class Apply(Expr):
 class Fold(Expr):
     """`value` folded over `axes` with sum, prod, max or min; of an empty range, the identity.
 
-    Of float and double, and of integers of 8 bits or more, which wrap; a NaN stays. A float sum
-    runs in 16 lanes of the innermost axis, added up by a fixed tree; a long one carries the
-    rounding errors along, unless the hint says "contraction", a sum of products.
+    Of float and double, and of integers of 8 bits or more, which wrap; a NaN stays. The order
+    of a float sum is summation.py's; a long one carries the rounding errors along, unless a hint
+    says that it is a sum of products: "contraction" or "convolution". The hint "numbers" of a
+    max or min leaves NaNs out, and the sign of a zero open.
     """
 
     operation: str
     axes: tuple[Axis, ...]
     value: Expr
     hint: str = ""
-
-    @property
-    def compensated(self) -> bool:
-        """Whether a sum is so long that its rounding errors must be summed too."""
-        floats = self.operation == "sum" and self.dtype.kind == "float"
-        length = math.prod(static(axis.extent) for axis in self.axes)
-        return floats and self.hint != "contraction" and length > LONG_SUM
 
 
 @dataclass(frozen=True, eq=False)

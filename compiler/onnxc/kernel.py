@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from onnxc.expression import Axis, Buffer, Expr, Index, Load
+from onnxc.recurrence import Recurrence
+from onnxc.target import Target
 from onnxc.traversal import map_indices, walk
 
 ALIGNMENT: Final = 64
@@ -109,6 +111,8 @@ class Repeat:
 
     `counter` receives the number of the iteration. After each, every (state, next) pair of
     `carried` is copied from next to state; `condition` may be one of the states.
+
+    recurrence  what it is in a recurrent network, so that a kernel may stand for it
     """
 
     count: Buffer | None
@@ -117,6 +121,7 @@ class Repeat:
     body: Program
     carried: tuple[tuple[Buffer, Buffer], ...]
     origins: tuple[Origin, ...] = ()
+    recurrence: Recurrence | None = None
 
     def reads(self) -> tuple[Buffer, ...]:
         limits = tuple(b for b in (self.count, self.condition) if b is not None)
@@ -127,7 +132,58 @@ class Repeat:
         return tuple(dict.fromkeys((*counter, *self.body.writes(), *(s for s, _ in self.carried))))
 
 
-Step: TypeAlias = Loops | Routine | Branch | Repeat
+@dataclass(frozen=True, eq=False)
+class Micro:
+    """A tuned kernel: it computes what `twin` does, to a bound of the error.
+
+    before      steps that the twin follows, as of what it reads that is stored nowhere as a whole
+    name        of a template below kernels/
+    inputs      what it reads: constants are packed for it
+    parameters  what the template needs, of the module of tuned/ that made it
+    epilogue    what becomes of each sum before it is stored, and that sum in it
+    addends     what the epilogue loads
+    starts      where in each argument the kernel begins, in elements: inputs, addends, scratch,
+                results
+    outputs     what it fills, of what its steps fill; by default what its twin does
+    """
+
+    name: str
+    twin: Loops
+    inputs: tuple[Buffer, ...]
+    parameters: Any
+    epilogue: Expr
+    total: Expr
+    addends: tuple[Load, ...] = ()
+    scratch: tuple[Buffer, ...] = ()
+    starts: tuple[int, ...] = ()
+    before: tuple[Step, ...] = ()
+    outputs: tuple[Buffer, ...] = ()
+
+    @property
+    def results(self) -> tuple[Buffer, ...]:
+        return self.outputs or (self.twin.out,)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What computes the same in plain loops."""
+        return (*self.before, self.twin)
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        return tuple(dict.fromkeys(origin for step in self.steps for origin in step.origins))
+
+    @property
+    def role(self) -> str:
+        return self.twin.role
+
+    def reads(self) -> tuple[Buffer, ...]:
+        return tuple(dict.fromkeys((*self.inputs, *(load.buffer for load in self.addends))))
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return (*self.results, *self.scratch)
+
+
+Step: TypeAlias = Loops | Micro | Routine | Branch | Repeat
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +195,7 @@ class Program:
                int64, one element a dimension; the output's own shape is the maximum, its leading
                elements are the result
     offsets    bytes from the start of the workspace, set by plan_memory
+    target     whom the tuned kernels are for; without one there are none
     """
 
     inputs: tuple[Buffer, ...] = ()
@@ -148,6 +205,7 @@ class Program:
     actual: Mapping[Buffer, Buffer] = field(default_factory=dict)
     offsets: Mapping[Buffer, int] = field(default_factory=dict)
     workspace_size: int = 0
+    target: Target | None = None
 
     @property
     def written(self) -> tuple[Buffer, ...]:
@@ -179,7 +237,7 @@ def map_loops(program: Program, change: Callable[[Loops], Iterable[Step]]) -> Pr
                 return [replace(old, then=then, otherwise=otherwise)]
             case Repeat():
                 return [replace(old, body=map_loops(old.body, change))]
-            case Routine():
+            case Routine() | Micro():
                 return [old]
 
     return replace(program, steps=tuple(new for old in program.steps for new in step(old)))
@@ -230,7 +288,7 @@ def _makers(steps: tuple[Step, ...]) -> list[tuple[Step, ...]]:
 
 def with_origins(step: Step, origins: tuple[Origin, ...]) -> Step:
     """The step, and those of its programs, as the work of some nodes; unless they say whose."""
-    if not step.origins:
+    if not step.origins and not isinstance(step, Micro):
         step = replace(step, origins=origins)
     match step:
         case Branch():
@@ -254,6 +312,8 @@ def relocate(step: Step, places: Mapping[Buffer, Buffer]) -> Step:
     def places_of(buffers: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
         return tuple(place(buffer) for buffer in buffers)
 
+    if isinstance(step, Repeat) and step.recurrence is not None:
+        step = replace(step, recurrence=step.recurrence.moved(places))
     if not any(buffer in places for buffer in (*step.reads(), *step.writes())):
         return step
     match step:
@@ -263,6 +323,8 @@ def relocate(step: Step, places: Mapping[Buffer, Buffer]) -> Step:
                 index = (step.out.flat(index),)
             value = _relocated_loads(step.value, places)
             return replace(step, out=place(step.out), where=index, value=value)
+        case Micro():
+            raise AssertionError("lower moves buffers before kernels are chosen")
         case Routine():
             return replace(
                 step,

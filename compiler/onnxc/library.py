@@ -69,11 +69,17 @@ def build(compiled: Compiled) -> Library:
         with source.open("w", encoding="utf-8", newline="\n") as stream:
             compiled.write_c(stream)
         source.with_suffix(".h").write_text(compiled.header, encoding="utf-8", newline="\n")
+        if compiled.has_weights_file:
+            with source.with_suffix(".bin").open("wb") as stream:
+                compiled.write_weights(stream)
         return _build(cache, scratch, source)
 
 
 def build_file(source: Path) -> Library:
-    """The library of a generated C file, its header beside it. Raises UsageError, ToolError."""
+    """The library of a generated C file, its header and its file of weights beside it.
+
+    Raises UsageError, ToolError.
+    """
     for path in (source, source.with_suffix(".h")):
         if not path.is_file():
             raise UsageError(f"no such file: {path}")
@@ -111,7 +117,10 @@ def _compile(cache: Path, scratch: Path, source: Path, compiler: Compiler) -> di
     built = scratch / "library.so"
     header = source.with_suffix(".h")
     command = compiler.command
-    _run((*command, *compiler.flags, "-o", str(built), str(source), "-lm"), source)
+    flags = [*compiler.flags, "-o", str(built)]
+    if source.with_suffix(".bin").is_file():  # where .incbin looks
+        flags += ["-Xassembler", "-I", "-Xassembler", str(source.parent)]
+    _run((*command, *flags, str(source), "-lm"), source)
     if not built.is_file():
         raise ToolError(f"the C compiler '{shlex.join(command)}' made no library of {source.name}")
     cdef = _run((*command, "-E", "-P", "-DONNXC_CFFI", "-x", "c", str(header)), header)
@@ -268,7 +277,8 @@ def _write_entry(path: Path, scratch: Path, entry: dict[str, str]) -> None:
 
 
 def _digests(source: Path) -> list[str]:
-    return [_digest(source), _digest(source.with_suffix(".h"))]
+    paths = [source, source.with_suffix(".h"), source.with_suffix(".bin")]
+    return [_digest(path) for path in paths if path.is_file()]
 
 
 def _digest(path: Path) -> str:

@@ -13,6 +13,7 @@ import click
 
 from onnxc import __version__, output
 from onnxc.errors import UsageError
+from onnxc.target import OPTIMIZE, TARGETS
 
 DEBUG_HELP: Final = """
 For those who work on onnxc itself:
@@ -118,6 +119,28 @@ fix_option = click.option(
     metavar="NAME=VALUE",
     callback=_fixed,
     help="Make an input a constant, filled with one value. Repeatable.",
+)
+weights_option = click.option(
+    "--weights",
+    type=click.Choice(output.WEIGHTS),
+    default="inline",
+    show_default=True,
+    help="Where constants stand: in OUT.c; in OUT.bin, which the assembler includes; in OUT.bin, "
+    "which each run is given.",
+)
+target_option = click.option(
+    "--target",
+    type=click.Choice([*TARGETS]),
+    default="generic",
+    show_default=True,
+    help="Whom the fast kernels are for; generic C runs anywhere, and fastest on x86-64.",
+)
+optimize_option = click.option(
+    "--optimize",
+    type=click.Choice(OPTIMIZE),
+    default="speed",
+    show_default=True,
+    help="Fast code, or little code.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 model_argument = click.argument("model", type=click.Path(path_type=Path), callback=_model)

@@ -14,30 +14,39 @@ import onnx_ir as ir
 
 import onnxc
 from onnxc import evaluate
-from onnxc.check import check_plan, check_program
+from onnxc.check import check_program
+from onnxc.check_plan import check_plan
 from onnxc.dtypes import ElementType
 from onnxc.dump import dump
 from onnxc.emit.interface import Banner, Port
 from onnxc.emit.module import Module, TextSink, emit
+from onnxc.emit.weights import ByteSink
 from onnxc.errors import UsageError
 from onnxc.kernel import Program
 from onnxc.names import check_model_name, comment_text, model_name
 from onnxc.passes.bind import bind_dims
 from onnxc.passes.check_graph import check_graph
+from onnxc.passes.choose import choose
 from onnxc.passes.fix import Fix, fix_inputs
+from onnxc.passes.fuse_bands import fuse_bands
 from onnxc.passes.infer import infer
+from onnxc.passes.layout import layout
 from onnxc.passes.load import load
 from onnxc.passes.lower import lower
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory
 from onnxc.passes.simplify import simplify
 from onnxc.passes.widen_rows import widen_rows
+from onnxc.target import target_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GRAPH_PASSES: Final[tuple[Callable[[ir.Model], None], ...]] = (infer, simplify)
 PROGRAM_PASSES: Final[tuple[Callable[[Program], Program], ...]] = (
+    layout,
+    choose,
+    fuse_bands,
     merge_axes,
     widen_rows,
     plan_memory,
@@ -111,6 +120,15 @@ class Compiled:
     def constants_size(self) -> int:
         return sum(constant.buffer.bytes for constant in self.module.constants)
 
+    @property
+    def has_weights_file(self) -> bool:
+        """Whether a file of constants belongs to the C."""
+        return self.module.weights is not None
+
+    def write_weights(self, stream: ByteSink) -> None:
+        """The file of constants that belongs to the C, in pieces; only where there is one."""
+        self.module.write_weights(stream)
+
     def write_c(self, stream: TextSink, header_file: str = "") -> None:
         """The .c file, in pieces: large constants are never one string.
 
@@ -131,6 +149,9 @@ def compile_model(
     name: str | None = None,
     license: str = "LicenseRef-Model",
     plain: bool = False,
+    target: str = "generic",
+    optimize: str = "speed",
+    weights: str = "inline",
     observe: Observe | None = None,
 ) -> Compiled:
     """Runs every pass. Raises ModelError with all problems of the model, or UsageError.
@@ -139,6 +160,9 @@ def compile_model(
     fix       values for inputs that become constants, by name; each fills its input
     name      prefix of the C names; by default from the file's stem
     plain     realises every value in plain loops: the slow build that tests the fast one
+    target    whom it is for, a name of target.TARGETS
+    optimize  for what, one of target.OPTIMIZE: fast code, or little code
+    weights   where constants stand, one of output.WEIGHTS: in the C or in a file beside it
     observe   is called with the name of each pass and what it left
 
     With ONNXC_DEBUG=1 in the environment a checker follows every pass; what it raises is a fault
@@ -159,6 +183,7 @@ def compile_model(
         if debug:
             check_graph(model, simplified=graph_pass is simplify)
     program = lower(model, plain=plain)
+    program = replace(program, target=None if plain else target_of(target, optimize))
     shown("lower", program)
     if debug:
         check_program(program)
@@ -171,6 +196,9 @@ def compile_model(
         check_plan(program)
     options = [f"--dim {key}={value}" for key, value in (dims or {}).items()]
     options += [f"--fix {key}={value}" for key, value in (fix or {}).items()]
+    options += [f"--target {target}"] if target != "generic" else []
+    options += [f"--optimize {optimize}"] if optimize != "speed" else []
+    options += [f"--weights {weights}"] if weights != "inline" else []
     banner = Banner(
         name=model_name(stem) if name is None else name,
         version=onnxc.__version__,
@@ -178,12 +206,12 @@ def compile_model(
         license=license,
         options=comment_text(" ".join(options)) or "none",
     )
-    return replace(emit_program(program, banner), fixed=fixed)
+    return replace(emit_program(program, banner, weights), fixed=fixed)
 
 
-def emit_program(program: Program, banner: Banner) -> Compiled:
+def emit_program(program: Program, banner: Banner, weights: str = "inline") -> Compiled:
     """The last step: a planned program as C."""
-    module = emit(program, banner)
+    module = emit(program, banner, weights)
     inputs = [port for port in module.ports if port.direction == "input"]
     outputs = [port for port in module.ports if port.direction == "output"]
     return Compiled(module, program, _interfaces(inputs), _interfaces(outputs))

@@ -201,6 +201,12 @@ def _filled(values: Array, size: int) -> Array:
     return flat
 
 
+def _border(routine: Routine, inputs: Sequence[Any]) -> tuple[Sequence[Any], Status]:
+    """All zeros: the rest is overwritten."""
+    (out,) = routine.outputs
+    return [np.zeros(out.shape, out.dtype.numpy)], Status.OK
+
+
 def _with_extent(parameters: dict[str, Any], extent: int) -> list[int]:
     """The shape `extents` with another extent along `axis`."""
     return [extent if d == parameters["axis"] else e for d, e in enumerate(parameters["extents"])]
@@ -220,6 +226,7 @@ def sides(shape: Sequence[int], position: int) -> tuple[tuple[str, int], ...]:
 
 
 ROUTINES: Final[dict[str, RoutineKind]] = {
+    "border": RoutineKind(_border, (), ("y",)),
     "cumulate": RoutineKind(_cumulated, ("x",), ("y",)),
     "determinant": RoutineKind(_determinants, ("x",), ("y",), ("rows",)),
     "top_k": RoutineKind(_top_k, ("x",), ("indices",), ("heap",)),

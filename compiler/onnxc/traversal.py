@@ -5,7 +5,7 @@ Every walk is iterative and visits a node once; a chain of thousands of nodes ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from onnxc.expression import (
     Apply,
@@ -52,12 +52,17 @@ def map_indices(
     loads: Mapping[Load, Expr] | None = None,
     buffers: Mapping[Buffer, Buffer] | None = None,
     folds: Callable[[Fold], Expr] = lambda fold: fold,
+    places: Mapping[Buffer, Callable[[tuple[Index, ...]], Expr]] | None = None,
+    needless: Container[Guard] = (),
+    nodes: Mapping[Expr, Expr] | None = None,
 ) -> Expr:
     """The expression with `change` applied to the affine part of every index.
 
     With `flat`, a Load's indices become the one flat index of its buffer. What `loads` maps a Load
     to takes its place as it is; a Load from a buffer in `buffers` is one from the other, of as many
-    elements. `folds` changes each Fold once its value is changed.
+    elements. `folds` changes each Fold once its value is changed. What `places` has of a buffer
+    makes the loads from it, of their indices; a Guard in `needless` becomes its value. Any node in
+    `nodes` becomes what that says, as it is.
     """
     new: dict[Expr, Expr] = {}
 
@@ -66,6 +71,8 @@ def map_indices(
         return out + Index(0, (), tuple((new[e], s) for e, s in index.dynamic))
 
     def rebuilt(node: Expr) -> Expr:
+        if nodes and node in nodes:
+            return nodes[node]
         match node:
             case Load() if loads and node in loads:
                 return loads[node]
@@ -73,6 +80,8 @@ def map_indices(
                 return at(changed(index))
             case Load(dtype, buffer, indices):
                 walks = tuple(changed(index) for index in indices)
+                if places and buffer in places:
+                    return places[buffer](walks)
                 place = (buffers or {}).get(buffer, buffer)
                 one = (flat or place.shape != buffer.shape) and len(walks) != 1
                 return Load(dtype, place, (buffer.flat(walks),) if one else walks)
@@ -80,6 +89,8 @@ def map_indices(
                 return Apply(dtype, operation, tuple(new[arg] for arg in args))
             case Fold(dtype, operation, axes, value, hint):
                 return folds(Fold(dtype, operation, axes, new[value], hint))
+            case Guard() if node in needless:
+                return new[node.value]
             case Guard(_, bounds, value, otherwise):
                 moved = ((changed(index), extent) for index, extent in bounds)
                 return guard(moved, new[value], new[otherwise])
@@ -107,6 +118,11 @@ def axes_read(root: Expr) -> set[Axis]:
 def replace_loads(root: Expr, loads: Mapping[Load, Expr]) -> Expr:
     """The expression with other values in place of some loads."""
     return map_indices(root, lambda index: index, loads=loads)
+
+
+def replace_subexpression(root: Expr, old: Expr, new: Expr) -> Expr:
+    """The expression with `new` for one of its nodes."""
+    return map_indices(root, lambda index: index, nodes={old: new})
 
 
 def move(index: Index, values: Mapping[Axis, Index]) -> Index:

@@ -78,7 +78,7 @@ def assigned(value: Expr) -> str:
         ((LONG > 0) & TRUE, "(0 < a[i]) & b[i]"),
         (~compare("equal", LONG, 7), "a[i] != 7"),
         # An argument needs no parentheses.
-        (apply("max", REAL - OTHER, 0), "onnxc_max_float(a[i] - b[i], 0.0f)"),
+        (apply("max", REAL - OTHER, 0), "onnxc_at_least_float(a[i] - b[i], 0.0f)"),
     ],
 )
 def test_text(value: Expr, text: str) -> None:

@@ -6,7 +6,7 @@ and the outputs full of garbage.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from onnxc import arrays, library
-from onnxc.check import Peak, check_plan, check_program
+from onnxc.check import check_program
+from onnxc.check_plan import Peak, check_plan
 from onnxc.dtypes import BY_NAME, ElementType
 from onnxc.emit.interface import Banner
 from onnxc.evaluate import Memory
@@ -118,11 +119,11 @@ def emitted(program: Program, name: str = "p") -> Compiled:
     return emit_program(planned(program), Banner(name, "0", "a test", "0BSD", "none"))
 
 
-def built(program: Program, compiler: str = "cc") -> Built:
+def built(program: Program, compiler: str = "cc", flags: Sequence[str] = ()) -> Built:
     compiled = emitted(program)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CC", compiler)
-        patch.setenv("ONNXC_CFLAGS", " ".join([*STRICT, "-O1"]))
+        patch.setenv("ONNXC_CFLAGS", " ".join([*STRICT, "-O1", *flags]))
         return Built(compiled.program, compiled, library.build(compiled))
 
 

@@ -47,7 +47,7 @@ def test_control_flow_and_places() -> None:
     program = Program((flag,), (y,), (copy(state, other), loop, branch))
     text = dump(plan_memory(program))
     assert "workspace state: " in text
-    assert " at 64" in text
+    assert " at 16" in text
     assert "counted by round:" in text
     assert "    state becomes %" in text
     assert "\nif flag:\n    for" in text

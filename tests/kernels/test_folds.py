@@ -1,4 +1,4 @@
-"""Folds: sums in 16 lanes and a fixed tree, wrapping integers, NaN, empty ranges; C as evaluate."""
+"""Folds: sums in lanes and a fixed tree, wrapping integers, NaN, empty ranges; C as evaluate."""
 
 import math
 from typing import Any
@@ -56,7 +56,7 @@ def result(program: Program, x: NDArray[Any]) -> NDArray[Any]:
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_sums_are_accurate_and_the_same_bits(dtype: ElementType, compiler: str, tool: Any) -> None:
-    """Over 1 to 3 axes of lengths around the 16 lanes."""
+    """Over 1 to 3 axes of lengths around 16 lanes."""
     tool(compiler)
     generator = np.random.default_rng(0)
     shapes = [(1,), (15,), (16,), (17,), (1000,), (7, 33), (3, 5, 18)]
@@ -159,7 +159,7 @@ def test_a_check_in_a_fold() -> None:
 def test_more_iterations_than_an_int32_counts() -> None:
     """Only looked at, not run."""
     y, k = buffer("y", "output", FLOAT), Axis(2**31)
-    program = Program((), (y,), (over(y, Fold(FLOAT, "max", (k,), const(1, FLOAT))),))
+    program = Program((), (y,), (over(y, Fold(FLOAT, "prod", (k,), const(1, FLOAT))),))
     assert "for (int64_t i = 0; i < 2147483648; i++)" in emitted(program).body
 
 

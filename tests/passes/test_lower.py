@@ -260,9 +260,9 @@ LONG = {
     "Equal": Long(long_chain, 20_000, range(20_000 // NODE_LIMIT, 20_000 // (NODE_LIMIT - 4)), 4),
     # A value of two calls has more than REPEAT_LIMIT nodes, and three readers.
     "three readers": Long(thrice, 20_001, range(3_334, 3_335), 4),
-    "Identity, plain": Long(aliases, 5_000, range(5_000, 5_001), 64 + 4, plain=True),
+    "Identity, plain": Long(aliases, 5_000, range(5_000, 5_001), 4 + 4, plain=True),
     "Equal, plain": Long(long_chain, 5_000, range(5_000, 5_001), 4, plain=True),
-    "three readers, plain": Long(thrice, 5_001, range(5_001, 5_002), 64 + 4, plain=True),
+    "three readers, plain": Long(thrice, 5_001, range(5_001, 5_002), 4 + 4, plain=True),
 }
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from onnxc.dtypes import INT64, ElementType
+import numpy as np
+
+from onnxc.dtypes import INT64, ElementType, numpy_dtype
 from onnxc.emit.literals import is_finite, literal
 from onnxc.emit.ranges import Range, arithmetic_range, fits, range_of
 from onnxc.emit.text import unwrapped
-from onnxc.expression import Apply, At, Axis, Buffer, Const, Expr, Guard, Index, Load, static
+from onnxc.expression import Apply, At, Axis, Buffer, Const, Expr, Extent, Index, Load, static
 from onnxc.operations import OPERATIONS, Types, plain_text
 
 
@@ -70,16 +74,29 @@ def index_text(index: Index, scope: Scope) -> str:
     return " + ".join(parts).replace("+ -", "- ")
 
 
-def bounds_text(guard: Guard, scope: Scope) -> str:
+Bounds = Iterable[tuple[Index, Extent]]
+"""Indices, each to be in 0 .. extent - 1."""
+
+
+def bounds_text(bounds: Bounds, scope: Scope) -> str:
     """The comparisons that a Guard's bounds need: those that no loop gives already."""
+    return _comparisons(bounds, scope, ">= 0", "<", " && ")
+
+
+def outside_text(bounds: Bounds, scope: Scope) -> str:
+    """Those that hold where one of the bounds does not."""
+    return _comparisons(bounds, scope, "< 0", ">=", " || ")
+
+
+def _comparisons(bounds: Bounds, scope: Scope, below: str, above: str, joint: str) -> str:
     tests = []
-    for index, extent in guard.bounds:
+    for index, extent in bounds:
         span, text = index.span(), index_text(index, scope)
         if span is None or span[0] < 0:
-            tests.append(f"{text} >= 0")
+            tests.append(f"{text} {below}")
         if span is None or span[1] >= extent:
-            tests.append(f"{text} < {extent}")
-    return " && ".join(tests)
+            tests.append(f"{text} {above} {extent}")
+    return joint.join(tests)
 
 
 def _term(name: str, stride: int) -> str:
@@ -110,9 +127,39 @@ def _apply(node: Apply, scope: Scope) -> str:
 
     if node.operation == "not" and (unequal := _unequal(node.args[0], scope)):
         return unequal
+    if node.operation in ("max", "min") and (bounded := _bounded(node, call, texts)):
+        return bounded
+    if node.operation == "where" and node.dtype.kind == "float":
+        return call(f"onnxc_select_{node.dtype.name}", *texts)
+    if (
+        node.operation == "exp"
+        and node.dtype.bits == 32
+        and texts[0].startswith(f"(-{_magnitude(node)}(")
+    ):
+        return call(f"onnxc_exp_below_{node.dtype.name}", texts[0][len(_magnitude(node)) + 3 : -2])
     if fits(arithmetic_range(node, scope.ranges), node.dtype):
         return plain_text(types, node.operation, texts)
     return OPERATIONS[node.operation].text(types, call, *texts)
+
+
+def _magnitude(node: Apply) -> str:
+    return f"onnxc_abs_{node.dtype.name}"
+
+
+def _bounded(node: Apply, call: Callable[..., str], texts: list[str]) -> str:
+    """max or min of a float and a literal that is never one of two zeros to tell apart; else ""."""
+    literals = [n for n, arg in enumerate(node.args) if isinstance(arg, Const)]
+    if node.dtype.kind != "float" or len(literals) != 1:
+        return ""
+    bound = node.args[literals[0]]
+    assert isinstance(bound, Const)
+    value = float(np.frombuffer(bound.raw, numpy_dtype(node.dtype))[0])
+    largest = node.operation == "max"
+    if math.isnan(value) or (value == 0 and (math.copysign(1, value) < 0) == largest):
+        return ""
+    function = "at_least" if largest else "at_most"
+    x, limit = texts[1 - literals[0]], texts[literals[0]]
+    return call(f"onnxc_{function}_{node.dtype.name}", x, limit)
 
 
 def _unequal(equal: Expr, scope: Scope) -> str:

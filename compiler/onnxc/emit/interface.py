@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from onnxc.emit.literals import Constant
 from onnxc.emit.text import WIDTH, comment, render
+from onnxc.emit.weights import ALIGNMENT, Weights
 from onnxc.expression import Buffer
 from onnxc.kernel import Program
 from onnxc.names import comment_text
@@ -93,9 +94,17 @@ class Port:
         return "{" + ", ".join(map(str, self.buffer.shape or (1,))) + "}"
 
 
-def signature(banner: Banner, ports: Sequence[Port], suffix: str, *, workspace: bool) -> str:
+def signature(
+    banner: Banner,
+    ports: Sequence[Port],
+    suffix: str,
+    *,
+    weights: Weights | None = None,
+    workspace: bool,
+) -> str:
     """The declaration of `<model>_<suffix>`, without the semicolon."""
     parameters = [port.declaration for port in ports]
+    parameters += ["const void *weights"] if weights and weights.given else []
     parameters += [f"{banner.name}_workspace *workspace"] if workspace else []
     return f"onnxc_status {banner.name}_{suffix}({', '.join(parameters) or 'void'})"
 
@@ -106,43 +115,53 @@ def header(
     ports: Sequence[Port],
     constants: Sequence[Constant],
     types: Collection[str],
+    weights: Weights | None,
 ) -> tuple[str, str]:
     """The text of the .h, and the hash of it that the .c checks.
 
     types   which of the types that C lacks the .c needs: string, complex64, complex128
     """
     size = program.workspace_size
+    run = signature(banner, ports, "run", weights=weights, workspace=True)
+    given = weights.size if weights and weights.given else 0
     values = {
         **vars(banner),
         "NAME": banner.name.upper(),
-        "manual": _manual(program, banner, ports, constants),
+        "manual": _manual(program, banner, ports, constants, given),
         "types": types,
         "ports": ports,
         "workspace_size": size,
         "alignment": program.alignment,
-        "run": signature(banner, ports, "run", workspace=True),
-        "run_static": signature(banner, ports, "run_static", workspace=False),
+        "weights_bytes": given,
+        "weights_alignment": ALIGNMENT,
+        "run": run,
+        "run_static": signature(banner, ports, "run_static", weights=weights, workspace=False),
     }
-    interface_hash = f"0x{hashlib.sha256(_facts(program, banner, ports)).hexdigest()[:8]}u"
+    interface_hash = f"0x{hashlib.sha256(_facts(program, run, ports, given)).hexdigest()[:8]}u"
     return render("model.h.j2", **values, interface_hash=interface_hash), interface_hash
 
 
-def _facts(program: Program, banner: Banner, ports: Sequence[Port]) -> bytes:
+def _facts(program: Program, run: str, ports: Sequence[Port], given: int) -> bytes:
     """All that a caller relies on, and nothing of where the model came from."""
-    run = signature(banner, ports, "run", workspace=True)
     shapes = [(port.direction, str(port.buffer.dtype), port.buffer.shape) for port in ports]
-    return repr((run, shapes, program.workspace_size)).encode()
+    sizes = (program.workspace_size, given) if given else (program.workspace_size,)
+    return repr((run, shapes, *sizes)).encode()
 
 
 def _manual(
-    program: Program, banner: Banner, ports: Sequence[Port], constants: Sequence[Constant]
+    program: Program,
+    banner: Banner,
+    ports: Sequence[Port],
+    constants: Sequence[Constant],
+    given: int,
 ) -> list[str]:
-    arguments = ", ".join(port.c_name for port in ports)
+    arguments = ", ".join([*(port.c_name for port in ports), *(["weights"] if given else [])])
     call = f"onnxc_status status = {banner.name}_run_static({arguments});"
     constant_bytes = sum(constant.buffer.bytes for constant in constants)
     return [
         *(f"    {line}" for line in textwrap.wrap(call, WIDTH - 8)),
         "",
         *comment(f"{port.direction:7} {port.label}" for port in ports),
+        *([f"weights {given} bytes, the file that was written with this one"] if given else []),
         f"workspace {program.workspace_size} bytes, constants {constant_bytes} bytes",
     ]

@@ -17,9 +17,17 @@ if TYPE_CHECKING:
 
 IMAGE_FROM: Final = 16 * 1024
 """Bytes from which a constant is written as an image: compilers read strings far faster."""
-ROW: Final = 2048
-"""Bytes of one string; C99 guarantees 4095."""
+ROW: Final = 1984
+"""Bytes of one string; C99 guarantees 4095.
+
+gcc 12 keeps each in a block of a power of two bytes with a head of some 40, and needs time that
+grows with the square of their number where such a block is a page of memory or more.
+"""
+ROWS_AT_ONCE: Final = 256
+"""So many are written as one piece of text."""
 LINE: Final = 96
+OUTSIDE: Final = "constants"
+"""The run function's pointer to what a file holds."""
 
 
 def literal(dtype: ElementType, raw: bytes) -> str:
@@ -59,12 +67,18 @@ def _characters(raw: bytes) -> str:
 
 _PLAIN: Final = set(range(0x20, 0x7F)) - set(b'"\\?')
 _CHARACTER: Final = [chr(c) if c in _PLAIN else f"\\{c:03o}" for c in range(256)]
+_ESCAPES: Final = np.array([text.encode() for text in _CHARACTER], "S4").view(np.uint32)
+"""The same in four bytes each, in memory order, with 0 where the text is shorter."""
+_ROW_START: Final = b'    "'
+_ROW_END: Final = b'",\n'
 
 
 @dataclass(frozen=True)
 class Constant:
     """How one constant buffer is written.
 
+    form     values (readable), bits (of what has no literal), image (strings of bytes), or outside
+             (in a file, see weights.py)
     member   of the union where the bits cannot be written in its own type: ".values", else ""
     """
 
@@ -74,7 +88,12 @@ class Constant:
 
     @property
     def member(self) -> str:
-        return "" if self.form == "values" else ".values"
+        return ".values" if self.form in ("bits", "image") else ""
+
+    @property
+    def place(self) -> str:
+        """What a kernel is called with."""
+        return f"{OUTSIDE}->{self.name}" if self.form == "outside" else self.name + self.member
 
     @property
     def has_full_rows(self) -> bool:
@@ -102,10 +121,16 @@ class Constant:
                 bits = self._bits()
                 image = f"{bits.dtype.name}_t bits[{bits.size}]"
             case "image":
-                image = f"unsigned char bytes[{-(-buffer.bytes // ROW)}][{ROW}]"
+                image = f"unsigned char bytes[{-(-buffer.bytes // self.row)}][{self.row}]"
             case _:
                 return f"{c_type} {self.name}[{size}]"
         return f"union {self.name} {{ {image}; {c_type} values[{size}]; }} {self.name}"
+
+    @property
+    def row(self) -> int:
+        """Bytes of one string of an image: up to ROW, so that the last is nearly as long."""
+        strings = -(-self.buffer.bytes // ROW)
+        return -(-self.buffer.bytes // strings // 4) * 4
 
     def _bits(self) -> NDArray[Any]:
         assert self.buffer.data is not None
@@ -132,24 +157,49 @@ class Constant:
         yield from _filled(texts)
         yield f"}}{'}' if nested else ''}"
 
-    def _image(self) -> Iterator[str]:
+    def stored_bytes(self) -> NDArray[np.uint8]:
+        """The bytes in memory of a little-endian target, one-dimensional. Not of strings."""
         buffer = self.buffer
         assert buffer.data is not None
         flat = np.ascontiguousarray(buffer.data).reshape(-1)
-        stored = pack_elements(flat, buffer.dtype) if buffer.packed else flat.view(np.uint8)
+        if buffer.packed:
+            return pack_elements(flat, buffer.dtype)
         if buffer.dtype.size > 1:
-            stored = flat.astype(flat.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+            flat = flat.astype(flat.dtype.newbyteorder("<"), copy=False)
+        return flat.view(np.uint8)
+
+    def _image(self) -> Iterator[str]:
+        stored = self.stored_bytes()
         yield "{{\n"
-        for start in range(0, stored.size, ROW):
-            row = stored[start : start + ROW].tobytes()
-            yield f'    "{_characters(row)}",\n'
+        step = self.row * ROWS_AT_ONCE
+        for start in range(0, stored.size, step):
+            yield _rows(stored[start : start + step], self.row)
         yield "}}"
 
 
-def constant(buffer: Buffer, name: str) -> Constant:
-    """Chooses the form: readable values, the same as bits (NaN, infinity), or a byte image."""
+def _rows(stored: NDArray[np.uint8], row: int) -> str:
+    """The bytes as strings of `row` bytes, the last one perhaps shorter, one a line."""
+    whole = stored.size // row
+    size = len(_ROW_START) + 4 * row + len(_ROW_END)
+    lines = np.empty((whole, size), np.uint8)
+    lines[:, : len(_ROW_START)] = np.frombuffer(_ROW_START, np.uint8)
+    lines[:, -len(_ROW_END) :] = np.frombuffer(_ROW_END, np.uint8)
+    escaped = _ESCAPES[stored[: whole * row]].view(np.uint8).reshape(whole, 4 * row)
+    lines[:, len(_ROW_START) : -len(_ROW_END)] = escaped
+    text = lines.tobytes().translate(None, b"\0").decode("ascii")
+    rest = stored[whole * row :].tobytes()
+    return f'{text}    "{_characters(rest)}",\n' if rest else text
+
+
+def constant(buffer: Buffer, name: str, *, outside: bool = False) -> Constant:
+    """Chooses the form: readable values, the same as bits (NaN, infinity), or a byte image.
+
+    outside   all but strings and what has no elements go into a file
+    """
     assert buffer.data is not None
     kind = buffer.dtype.kind
+    if outside and kind != "string" and buffer.elements:
+        return Constant(buffer, name, "outside")
     if kind != "string" and buffer.bytes >= IMAGE_FROM:
         return Constant(buffer, name, "image")
     if kind in ("float", "complex") and not np.isfinite(buffer.data).all():

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from onnxc.dtypes import ElementType
-from onnxc.emit.expr import Scope, bounds_text, expression, index_text
+from onnxc.emit.expr import Scope, expression, index_text
+from onnxc.emit.pieces import block_lanes, pieces, restricted, tile_size, tiled_axis
+from onnxc.emit.statements import Block, Loop, Part
 from onnxc.emit.text import unwrapped
+from onnxc.emit.writer import Writer, loop_name, uses_of
 from onnxc.expression import (
-    LANES,
     Apply,
     At,
     Axis,
     Buffer,
     Checked,
-    Const,
     Expr,
     Fold,
     Guard,
@@ -27,74 +26,10 @@ from onnxc.expression import (
     load,
 )
 from onnxc.kernel import Loops
+from onnxc.summation import FEWEST, runs_across
 from onnxc.traversal import walk
 
-LONGEST_TEXT: Final = 60
-"""A longer expression is given a name, so that lines stay readable."""
 INT32_MAX: Final = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Loop:
-    name: str
-    extent: int
-
-
-@dataclass(frozen=True)
-class Local:
-    """const c_type name = text;"""
-
-    kind: ClassVar[str] = "local"
-    c_type: str
-    name: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Check:
-    """Reports `code` unless `condition`."""
-
-    kind: ClassVar[str] = "check"
-    condition: str
-    code: int
-
-
-@dataclass(frozen=True)
-class Reduce:
-    """Folds `value`, after `body`, over `loops` into the local `name`; `lane` picks its lane.
-
-    `lanes` are as many as the innermost loop fills: the others would stay 0. With `in_blocks` it
-    is a loop over blocks of one element a lane, which compilers vectorise, and one over the rest.
-    """
-
-    kind: ClassVar[str] = "reduce"
-    start: str
-    operation: str
-    dtype: ElementType
-    name: str
-    loops: tuple[Loop, ...]
-    body: tuple[Statement, ...]
-    value: str
-    lane: str
-    lanes: int
-    in_blocks: bool
-    compensated: bool
-
-
-@dataclass(frozen=True)
-class When:
-    """`name` is `value`, after `body`, where `condition` holds, else `otherwise`."""
-
-    kind: ClassVar[str] = "when"
-    c_type: str
-    name: str
-    condition: str
-    body: tuple[Statement, ...]
-    value: str
-    otherwise: str
-
-
-Statement = Local | Check | Reduce | When
 
 
 @dataclass(frozen=True)
@@ -111,10 +46,8 @@ class Kernel:
     index_type: str
     parameters: tuple[Parameter, ...]
     loops: tuple[Loop, ...]
-    statements: tuple[Statement, ...]
-    target: str
+    parts: tuple[Part, ...]
     assignment: str
-    value: str
     copied: int
     checked: bool
     compares_floats: bool
@@ -137,23 +70,26 @@ def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple
     shared[loops.out] = "out"
     arguments = (*(b for b in loops.reads() if b not in shared), loops.out)
     pointers = {b: _operand_name(n) for n, b in enumerate(arguments[:-1])} | shared
-    scope = Scope({axis: _loop_name(n) for n, axis in enumerate(loops.axes)}, pointers)
+    scope = Scope({axis: loop_name(n) for n, axis in enumerate(loops.axes)}, pointers)
     scope.terse = len(loops.axes) > 3 or any(map(_hides_loops, walk(*loops.roots())))
-    writer = _Writer(scope, _uses(*loops.roots()))
-    for root in loops.roots()[1:]:
-        writer.text(root)
-    value, copied = writer.text(loops.value), _copied(loops)
-    target = f"out[{index_text(loops.where[0], scope)}]"
-    floats = loops.out.dtype.kind == "float"
-    assignment = {"add": "+=", "mul": "*="}.get(loops.accumulate, "=") if floats else "="
+    copied, floats = _copied(loops), loops.out.dtype.kind == "float"
+    ranges = _ranges(loops, in_place=len(shared) > 1)
+    parts = tuple(
+        _part(restricted(loops, *ends), loops, scope, twice=len(shared) == 1) for ends in ranges
+    )
+    apart = len(parts) > 1 or parts[0].block is not None
+    across = None if apart else tiled_axis(loops)
+    tile = (across, loops.axes[-1]) if across is not None else ()
     kernel = Kernel(
         index_type=_index_type(loops),
         parameters=tuple(_parameter(b, pointers[b], b is loops.out) for b in arguments),
-        loops=_loops(loops.axes, scope),
-        statements=tuple(writer.statements),
-        target=target,
-        assignment=assignment,
-        value=unwrapped(value if assignment != "=" else _accumulated(loops, target, value, scope)),
+        loops=tuple(
+            Loop(scope.axes[axis], axis.extent)
+            for axis in (loops.axes[:-1] if apart else loops.axes)
+            if axis not in tile
+        ),
+        parts=parts if apart else (_whole(parts[0], loops, tile, scope),),
+        assignment={"add": "+=", "mul": "*="}.get(loops.accumulate, "=") if floats else "=",
         copied=copied,
         checked=any(isinstance(node, Checked) for node in walk(*loops.roots())),
         compares_floats=scope.compares_floats,
@@ -163,162 +99,85 @@ def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple
     return kernel, arguments
 
 
+def _ranges(loops: Loops, *, in_place: bool) -> list[tuple[int, int]]:
+    """Of the innermost axis. In place no block may overlap another: what is left is a range."""
+    folds = [node for node in walk(*loops.roots()) if isinstance(node, Fold)]
+    across = runs_across(loops)
+    if folds and not across:
+        return [(0, loops.axes[-1].extent if loops.axes else 1)]
+    found = []
+    cut = pieces(loops)
+    left = {b for ends in cut for b in restricted(loops, *ends).reads()}
+    # A guard that never holds goes where the axis is cut, but a parameter must be used.
+    for start, stop in cut if left == {*loops.reads()} else [(0, loops.axes[-1].extent)]:
+        whole = stop
+        if across and in_place:
+            whole -= (stop - start) % block_lanes(stop - start, loops, twice=False)
+        found += [(start, whole), (whole, stop)] if start < whole < stop else [(start, stop)]
+    return found
+
+
+def _part(loops: Loops, whole: Loops, outer: Scope, *, twice: bool) -> Part:
+    """The innermost loop of `whole`, or a range of it, which `loops` has for itself.
+
+    `twice` is whether a point may be computed in two blocks.
+    """
+    scope = replace(outer, axes={a: loop_name(n) for n, a in enumerate(loops.axes)}, texts={})
+    folds = [node for node in walk(*loops.roots(), inner=False) if isinstance(node, Fold)]
+    across, axis, block = runs_across(whole), None, None
+    single = len(loops.axes) < len(whole.axes)
+    if across:
+        axis = Axis(1) if single else loops.axes[-1]
+    if across and axis is not None and axis.extent >= FEWEST:
+        name, lanes = scope.axes[axis], block_lanes(axis.extent, whole, twice=twice)
+        counter = name if lanes == axis.extent else "lane"
+        block = Block(name, counter, lanes, axis.extent)
+    writer = Writer(scope, uses_of(*loops.roots()))
+    reduced = []
+    for fold in folds if across else ():
+        reduce = writer.reduced(fold, axis, block)
+        reduced.append(reduce)
+        scope.texts[fold] = f"{reduce.name}[{block.counter}]" if block else reduce.name
+    for root in loops.roots()[1:]:
+        writer.text(root)
+    value = writer.text(loops.value)
+    target = f"out[{index_text(loops.where[0], scope)}]"
+    if loops.accumulate and not (
+        loops.out.dtype.kind == "float" and loops.accumulate in ("add", "mul")
+    ):
+        value = _accumulated(loops, target, value, scope)
+    outer.functions |= scope.functions
+    outer.compares_floats |= scope.compares_floats
+    outer.needs_math_h |= scope.needs_math_h
+    return Part(
+        loop=None
+        if block or single or not loops.axes
+        else Loop(scope.axes[loops.axes[-1]], loops.axes[-1].extent),
+        block=block,
+        folds=tuple(reduced),
+        statements=tuple(writer.statements),
+        target=target,
+        value=unwrapped(value),
+    )
+
+
+def _whole(part: Part, loops: Loops, tile: tuple[Axis, ...], scope: Scope) -> Part:
+    """The one part of a kernel, whose loop is the innermost of the kernel's own or in the tile."""
+    inner = tuple(Loop(scope.axes[axis], axis.extent) for axis in tile)
+    return replace(part, loop=None, tile=inner, tile_size=tile_size(loops) if tile else 0)
+
+
 def _hides_loops(node: Expr) -> bool:
     """Whether indices are too long already to name the loops that do not move them."""
     return isinstance(node, Fold | Guard) or (isinstance(node, Load) and bool(node.flat.dynamic))
 
 
 def _accumulated(loops: Loops, target: str, value: str, scope: Scope) -> str:
-    if not loops.accumulate:
-        return value
     dtype = loops.out.dtype
     before = load(loops.out, loops.where)
     scope.texts[before], scope.texts[loops.value] = target, value
     update = Apply(dtype, loops.accumulate, (before, loops.value))
     return expression(update, scope)
-
-
-def _uses(*roots: Expr) -> Counter[Expr]:
-    """How often the text of each node is needed; a Checked has that of its value."""
-    uses = Counter(operand for node in walk(*roots) for operand in node.operands())
-    for node in walk(*roots):
-        if isinstance(node, Checked | Fold | Guard):
-            uses[node.value] += 1
-        if isinstance(node, Apply) and _is_extreme_integer(node):
-            uses.update(node.args)
-    return uses
-
-
-def _is_extreme_integer(node: Apply) -> bool:
-    """Whether the text has the operands twice: x > y ? x : y."""
-    return node.operation in ("max", "min") and node.dtype.kind != "float"
-
-
-class _Writer:
-    """Writes expressions, naming what is used twice or is long."""
-
-    def __init__(self, scope: Scope, uses: Counter[Expr]) -> None:
-        self.scope = scope
-        self.uses = uses
-        self.statements: list[Statement] = []
-        self.checks: frozenset[Check] = frozenset()
-        self.count = 0
-
-    def text(self, root: Expr) -> str:
-        for node in walk(root, inner=False):
-            if node not in self.scope.texts:
-                self.scope.texts[node] = self._node(node, root)
-        return self.scope.texts[root]
-
-    def _node(self, node: Expr, root: Expr) -> str:
-        match node:
-            case Fold():
-                return self._fold(node)
-            case Guard():
-                return self._guard(node)
-            case Checked(_, value, condition, code):
-                self._check(Check(self.scope.texts[condition], int(code)))
-                return self.scope.texts[value]
-        text = expression(node, self.scope)
-        named = self.uses[node] > 1 or len(text) > LONGEST_TEXT
-        if node is root or isinstance(node, Const | At) or not named:
-            return text
-        local = Local(node.dtype.c_type, self._name("v"), unwrapped(text))
-        self.statements.append(local)
-        return local.name
-
-    def _check(self, check: Check) -> None:
-        """Once is enough, also for what is computed inside."""
-        if check not in self.checks:
-            self.checks |= {check}
-            self.statements.append(check)
-
-    def _guard(self, guard: Guard) -> str:
-        """What only the guarded value needs is computed inside the condition."""
-        name = self._name("v")
-        outer, self.statements = self.statements, []
-        outside, checks = dict(self.scope.texts), self.checks
-        value = self.text(guard.value)
-        body, self.statements = tuple(self.statements), outer
-        self.scope.texts, self.checks = outside, checks
-        condition = bounds_text(guard, self.scope)
-        otherwise = self.scope.texts[guard.otherwise]
-        if body:
-            value, otherwise = unwrapped(value), unwrapped(otherwise)
-        self.statements.append(When(guard.dtype.c_type, name, condition, body, value, otherwise))
-        return name
-
-    def _fold(self, fold: Fold) -> str:
-        name = self._name("sum" if fold.operation == "sum" else "acc")
-        outer, self.statements = self.statements, []
-        outside, checks = dict(self.scope.texts), self.checks
-        depth = len(self.scope.axes)
-        self.scope.axes |= {axis: _loop_name(depth + n) for n, axis in enumerate(fold.axes)}
-        value = self.text(fold.value)
-        body, self.statements = tuple(self.statements), outer
-        loops = _loops(fold.axes, self.scope)
-        length = fold.axes[-1].extent
-        lane = f"{loops[-1].name} % {LANES}" if length > LANES else loops[-1].name
-        self.scope.needs_math_h |= fold.dtype.kind == "float" and fold.operation in ("max", "min")
-        if fold.compensated:
-            self.scope.functions.add(f"onnxc_add_exactly_{fold.dtype.name}")
-        floats = fold.dtype.kind == "float"
-        laned = floats and fold.operation == "sum"
-        self.statements.append(
-            Reduce(
-                _start(fold.operation, fold.dtype),
-                fold.operation,
-                fold.dtype,
-                name,
-                loops,
-                body,
-                unwrapped(value) if floats or not _adds(fold) else value,
-                lane if laned else "",
-                min(LANES, 1 << max(0, length - 1).bit_length()),
-                laned and length > LANES and not any(map(_folds, body)),
-                fold.compensated,
-            )
-        )
-        # Names of the loop's body end with it.
-        self.scope.texts, self.checks = outside, checks
-        for axis in fold.axes:
-            del self.scope.axes[axis]
-        return f"{name}[0]" if laned else name
-
-    def _name(self, letter: str) -> str:
-        self.count += 1
-        return f"{letter}{self.count - 1}"
-
-
-def _adds(fold: Fold) -> bool:
-    """Whether its value becomes an operand of + or *."""
-    return fold.operation in ("sum", "prod")
-
-
-def _folds(statement: Statement) -> bool:
-    inside = isinstance(statement, When) and any(map(_folds, statement.body))
-    return inside or isinstance(statement, Reduce)
-
-
-def _start(operation: str, dtype: ElementType) -> str:
-    """The identity of a fold, which is its value over an empty range."""
-    if operation in ("sum", "prod"):
-        return "0" if operation == "sum" else "1"
-    if dtype.kind == "float":
-        infinity = "INFINITY" if dtype.bits == 32 else "(double)INFINITY"
-        return f"-{infinity}" if operation == "max" else infinity
-    limit = "MIN" if operation == "max" else "MAX"
-    if dtype.kind == "unsigned":
-        return "0" if operation == "max" else f"UINT{dtype.bits}_MAX"
-    return f"INT{dtype.bits}_{limit}"
-
-
-def _loops(axes: tuple[Axis, ...], scope: Scope) -> tuple[Loop, ...]:
-    return tuple(Loop(scope.axes[axis], axis.extent) for axis in axes)
-
-
-def _loop_name(n: int) -> str:
-    return "ijkmn"[n] if n < 5 else f"i{n}"
 
 
 def _operand_name(n: int) -> str:

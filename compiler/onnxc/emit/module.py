@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
@@ -19,13 +21,21 @@ from onnxc.emit.text import (
     render,
     render_routine,
     signature_text,
+    wrapped,
 )
-from onnxc.expression import Buffer
-from onnxc.kernel import Branch, Loops, Program, Repeat, Routine, Step, every_step
+from onnxc.emit.tuned import kernel_text, operand_buffers, sections
+from onnxc.emit.weights import ByteSink, Weights, local_names, weights
+from onnxc.expression import Apply, Buffer, Expr, Fold
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Step, every_step
 from onnxc.names import Names, unique_names
 from onnxc.resources import runtime_functions, runtime_text
 from onnxc.routines import ROUTINES
+from onnxc.target import TARGETS
+from onnxc.tensor import EXPENSIVE
+from onnxc.traversal import walk
 
+VARIANTS_FROM: Final = 2048
+"""Elements from which plain loops are built for every variant of the target."""
 ORIGINS_SHOWN: Final = 8
 """In a kernel's comment; the run function names every node."""
 INCLUDES: Final = {
@@ -81,8 +91,9 @@ class RepeatView:
 class Module:
     """The text of a model.
 
-    body    the kernels and the run functions, the part of the .c that people read
-    values  what else model.c.j2 asks for; the constants follow it, piece by piece
+    body     the kernels and the run functions, the part of the .c that people read
+    weights  the file of constants beside the .c, where there is one
+    values   what else model.c.j2 asks for; the constants follow it, piece by piece
     """
 
     name: str
@@ -90,20 +101,27 @@ class Module:
     body: str
     constants: tuple[Constant, ...]
     ports: tuple[Port, ...]
+    weights: Weights | None
     values: dict[str, Any] = field(repr=False)
 
     def write_c(self, stream: TextSink, header_file: str = "", *, single: bool = False) -> None:
         """The .c, in pieces; it includes `header_file` or, with `single`, holds the header."""
+        header_file = header_file or f"{self.name}.h"
+        weights_file = f"{header_file.removesuffix('.h')}.bin"
+        outside = self.weights.declarations(weights_file) if self.weights else ""
         stream.write(
             render(
                 "model.c.j2",
                 **self.values,
                 body=self.body,
+                weights=outside,
                 inlined_header=self.header if single else "",
-                header_file=header_file or f"{self.name}.h",
+                header_file=header_file,
             )
         )
         for item in self.constants:
+            if item.form == "outside":
+                continue
             start = f"static const {item.reference}"
             attribute = f"{self.name.upper()}_CONST_ATTR = "
             gap = " " if len(start) + len(attribute) < WIDTH else "\n    "
@@ -112,19 +130,27 @@ class Module:
                 stream.write(chunk)
             stream.write(";\n")
 
+    def write_weights(self, stream: ByteSink) -> None:
+        """The file of constants beside the .c, in pieces; only where there is one."""
+        assert self.weights is not None
+        self.weights.write(stream)
 
-def emit(program: Program, banner: Banner) -> Module:
-    """The module of a program that plan_memory has planned."""
-    return _Emission(program, banner).module()
+
+def emit(program: Program, banner: Banner, weights_form: str = "inline") -> Module:
+    """The module of a program that plan_memory has planned; output.WEIGHTS has the forms."""
+    return _Emission(program, banner, weights_form).module()
 
 
 class _Emission:
-    def __init__(self, program: Program, banner: Banner) -> None:
+    def __init__(self, program: Program, banner: Banner, weights_form: str) -> None:
         self.program = program
+        self.weights_form = weights_form
+        self.target = program.target or TARGETS["generic"]
         self.banner = banner
         buffers = [*program.inputs, *program.outputs]
-        names = unique_names([b.name for b in buffers], OWN_LOCALS, banner.name)
-        self.names = Names([*names, *OWN_LOCALS], banner.name)
+        own = (*OWN_LOCALS, *local_names(weights_form, banner.name))
+        names = unique_names([b.name for b in buffers], own, banner.name)
+        self.names = Names([*names, *own], banner.name)
         self.ports = tuple(
             port
             for buffer, c_name in zip(buffers, names, strict=True)
@@ -134,6 +160,9 @@ class _Emission:
         self.constants: dict[Buffer, Constant] = {}
         self.functions: dict[Kernel, str] = {}
         self.routines: dict[object, tuple[str, bool]] = {}
+        self.each = False
+        self.contracted: list[str] = []
+        self.tuned: dict[str, tuple[Micro, str, list[str]]] = {}
         self.texts: list[str] = []
         self.runtime: set[str] = set()
         self.includes: set[str] = set()
@@ -155,11 +184,18 @@ class _Emission:
             self.pointers[buffer] = self.names.add(buffer.name or roles.get(buffer, "part"))
         notes = [Note(comment([f"{node_text(origin)}: {fact}"])) for origin, fact in program.notes]
         steps = [*notes, *self.steps(program.steps)]
+        tuned = self.tuned_text()
         constants = tuple(self.constants.values())
-        text, interface_hash = header(program, banner, self.ports, constants, self.types())
+        inline = [c for c in constants if c.form != "outside"]
+        outside = weights(banner.name, self.weights_form, constants)
+        if outside:
+            self.includes.add("string.h")
+        text, interface_hash = header(program, banner, self.ports, constants, self.types(), outside)
         if self.checked:
             self.runtime.add("onnxc_first")
         runtime = runtime_text(self.runtime)
+        if self.each:
+            runtime = [text.replace("static inline ", "static ONNXC_INLINE ") for text in runtime]
         code = COMMENT.sub("", "".join(runtime))
         self.includes |= {name for name, used in INCLUDES.items() if used.search(code)}
         values = {
@@ -170,13 +206,17 @@ class _Emission:
             "workspace_size": program.workspace_size,
             "includes": sorted(self.includes),
             "full_rows": any(c.has_full_rows for c in constants),
-            "byte_images": any(c.form == "image" and c.buffer.dtype.size > 1 for c in constants),
+            "byte_order": any(
+                c.form in ("image", "outside") and c.buffer.dtype.size > 1 for c in constants
+            ),
             "runtime": runtime,
+            "dispatch": self.dispatch_text(),
             "constants": [
-                {"declaration": c.declaration, "text": buffer_text(c.buffer)} for c in constants
+                {"declaration": c.declaration, "text": buffer_text(c.buffer)} for c in inline
             ],
         }
-        return Module(banner.name, text, self.body(steps), constants, self.ports, values)
+        body = self.body(steps, tuned, outside)
+        return Module(banner.name, text, body, constants, self.ports, outside, values)
 
     def types(self) -> set[str]:
         """The element types of every buffer, and those that only the kernels' text names."""
@@ -184,7 +224,7 @@ class _Emission:
         buffers = (*self.pointers, *self.constants)
         return {*named, *(buffer.dtype.name for buffer in buffers)}
 
-    def body(self, steps: list[Any]) -> str:
+    def body(self, steps: list[Any], tuned: str, outside: Weights | None) -> str:
         name, size = self.banner.name, self.program.workspace_size
         used = {buffer for step in self.program.steps for buffer in (*step.reads(), *step.writes())}
         unused = [port.c_name for port in self.ports if port.buffer not in used]
@@ -193,9 +233,15 @@ class _Emission:
             name=name,
             NAME=name.upper(),
             functions=self.texts,
+            contracted=self.contracted,
+            tuned=tuned,
+            dispatches=self.each or (bool(tuned) and self.target.dispatches),
             compares_floats=any(kernel.compares_floats for kernel in self.functions),
-            run=signature(self.banner, self.ports, "run", workspace=True),
-            run_static=signature(self.banner, self.ports, "run_static", workspace=False),
+            run=signature(self.banner, self.ports, "run", weights=outside, workspace=True),
+            run_static=signature(
+                self.banner, self.ports, "run_static", weights=outside, workspace=False
+            ),
+            weights=outside,
             workspace_size=size,
             alignment=self.program.alignment,
             pointers=[
@@ -205,8 +251,32 @@ class _Emission:
             checked=self.checked,
             unused=[*unused, *([] if size else ["workspace"])],
             steps=steps,
-            forwarded="".join(f"{port.c_name}, " for port in self.ports),
+            forwarded="".join(f"{port.c_name}, " for port in self.ports)
+            + ("weights, " if outside and outside.given else ""),
         )
+
+    def tuned_text(self) -> str:
+        if not self.tuned:
+            return ""
+        text = render(
+            "tuned.c.j2",
+            dispatches=self.target.dispatches,
+            sections=sections([*self.tuned.values()], self.target),
+        )
+        self.need(text)
+        return text
+
+    def dispatch_text(self) -> str:
+        if not self.tuned and not self.each:
+            return ""
+        values = {"NAME": self.banner.name.upper(), "target": self.target, "loops": self.each}
+        return render("dispatch.c.j2", **values)
+
+    def need(self, text: str) -> None:
+        """What some text calls of the runtime and of the C library."""
+        self.runtime |= set(re.findall(r"onnxc_\w+", text)) & runtime_functions().keys()
+        code = COMMENT.sub("", text)
+        self.includes |= {name for name, used in INCLUDES.items() if used.search(code)}
 
     def steps(self, steps: Sequence[Step]) -> list[Any]:
         return [self.step(step) for step in steps]
@@ -215,6 +285,8 @@ class _Emission:
         match step:
             case Loops():
                 return self.call(step)
+            case Micro():
+                return self.call_tuned(step)
             case Routine():
                 return self.call_routine(step)
             case Branch(condition, then, otherwise):
@@ -251,14 +323,34 @@ class _Emission:
     def call(self, loops: Loops) -> Call:
         kernel, arguments = kernel_of(loops, self.program.offsets)
         if kernel not in self.functions:
-            function = self.names.add(
-                _function_name(loops, len(self.functions) + len(self.routines))
-            )
+            function = self.names.add(_function_name(loops, self.kernels()))
             self.functions[kernel] = function
             self.texts.append(self.function(loops, kernel, function, arguments))
         self.checked |= kernel.checked
-        text = f"{self.functions[kernel]}({', '.join(map(self.pointer, arguments))})"
+        name = self.functions[kernel]
+        if self.in_variants(loops):
+            self.each = True
+            name = f"ONNXC_VARIANT({name})"
+        text = f"{name}({', '.join(map(self.pointer, arguments))})"
         return Call(text, kernel.checked, comment(_listed(loops)))
+
+    def call_tuned(self, step: Micro) -> Call:
+        """Kernels of the same text for the base are one, in every variant."""
+        key = kernel_text(step, "kernel", [], self.target.variants[-1])
+        if key not in self.tuned:
+            function = self.names.add(_function_name(step, self.kernels()))
+            self.tuned[key] = (step, function, comment(_explained(step, [])))
+        function = self.tuned[key][1]
+        name = f"ONNXC_VARIANT({function})" if self.target.dispatches else function
+        pointers = list(map(self.pointer, operand_buffers(step)))
+        starts = step.starts or (0,) * len(pointers)
+        arguments = [f"{p} + {s}" if s else p for p, s in zip(pointers, starts, strict=True)]
+        text = f"{name}({', '.join(arguments)})"
+        return Call(text, checked=False, comment=comment(_listed(step)))
+
+    def kernels(self) -> int:
+        """How many functions there are."""
+        return len(self.functions) + len(self.routines) + len(self.tuned)
 
     def call_routine(self, step: Routine) -> Call:
         kind = ROUTINES[step.name]
@@ -267,8 +359,7 @@ class _Emission:
         shown = dict(zip(names, buffers, strict=True))
         key = (step.name, step.parameters, *((b.dtype, b.shape) for b in buffers))
         if key not in self.routines:
-            number = len(self.functions) + len(self.routines)
-            function = self.names.add(f"{step.name}_{number}")
+            function = self.names.add(f"{step.name}_{self.kernels()}")
             written = {*step.outputs, *step.scratch}
             parameters = (Parameter(n, b.dtype.c_type, b in written) for n, b in shown.items())
             values = {**shown, **dict(step.parameters), "function": function}
@@ -282,10 +373,7 @@ class _Emission:
                 checked=checked,
                 body=body,
             )
-            both = functions + body
-            self.runtime |= set(re.findall(r"onnxc_\w+", both)) & runtime_functions().keys()
-            code = COMMENT.sub("", both)
-            self.includes |= {name for name, used in INCLUDES.items() if used.search(code)}
+            self.need(functions + body)
             self.texts.append(f"{functions}\n{text}" if functions else text)
             self.routines[key] = function, checked
         function, checked = self.routines[key]
@@ -302,22 +390,40 @@ class _Emission:
         if kernel.needs_math_h:
             self.includes.add("math.h")
         copy = [f"copy {buffer_text(arguments[0])} -> {buffer_text(loops.out)}"]
-        return render(
+        parameters = ", ".join(map(_declared, kernel.parameters))
+        each = self.in_variants(loops)
+        text = render(
             "kernels/loops.c.j2",
             kernel=kernel,
             function=function,
-            parameters=", ".join(map(_declared, kernel.parameters)),
+            parameters=parameters,
             comment=comment(_explained(loops, copy)),
+            each=each,
         )
+        if each:
+            kind = "onnxc_status, return" if kernel.checked else "void,"
+            names = ", ".join(parameter.name for parameter in kernel.parameters)
+            functions = wrapped(f"ONNXC_EACH({kind}, {function}, ({parameters}), ({names}))")
+            if may_contract(loops):
+                self.contracted.append(functions)
+            else:
+                text = f"{text}\n{functions}\n"
+        return text
+
+    def in_variants(self, loops: Loops) -> bool:
+        """Whether a kernel of plain loops is worth a function for each variant of the target."""
+        dispatches = self.program.target is not None and self.target.dispatches
+        return dispatches and _work(loops) >= VARIANTS_FROM
 
     def pointer(self, buffer: Buffer) -> str:
         if buffer.data is None:
             return self.pointers[buffer]
         if buffer not in self.constants:
             name = self.names.add(f"w_{buffer.name or 'value'}")
-            self.constants[buffer] = constant(buffer, name)
+            outside = self.weights_form != "inline"
+            self.constants[buffer] = constant(buffer, name, outside=outside)
         found = self.constants[buffer]
-        return found.name + found.member
+        return found.place
 
 
 def _named_by_role(program: Program) -> dict[Buffer, str]:
@@ -330,19 +436,51 @@ def _named_by_role(program: Program) -> dict[Buffer, str]:
     return names
 
 
+def _work(loops: Loops) -> int:
+    """How many elements it computes, those of its Folds counted too."""
+    folds = [node.axes for node in walk(*loops.roots()) if isinstance(node, Fold)]
+    most = max((math.prod(axis.extent for axis in axes) for axes in folds), default=1)
+    return most * math.prod(axis.extent for axis in loops.axes)
+
+
+def may_contract(loops: Loops) -> bool:
+    """Whether its products may be fused into sums where the processor can.
+
+    The functions of runtime_c/ hold their bounds both ways, and are much faster so. Of the kernel's
+    own sums none may be of two products, or of one that it uses again: of equal ones the difference
+    would not be 0.
+    """
+    nodes = list(walk(*loops.roots()))
+    uses = Counter(operand for node in nodes for operand in node.operands())
+    if not any(isinstance(node, Apply) and node.operation in EXPENSIVE for node in nodes):
+        return False
+    for node in nodes:
+        if isinstance(node, Apply) and node.operation in ("add", "sub"):
+            products = [arg for arg in node.args if _is_product(arg)]
+            if len(products) > 1 or any(uses[product] > 1 for product in products):
+                return False
+    return True
+
+
+def _is_product(node: Expr) -> bool:
+    while isinstance(node, Apply) and node.operation == "neg":
+        (node,) = node.args
+    return isinstance(node, Apply) and node.operation == "mul"
+
+
 def _declared(parameter: Parameter) -> str:
     const = "" if parameter.written else "const "
     return f"{const}{parameter.c_type} *restrict {parameter.name}"
 
 
-def _function_name(loops: Loops, number: int) -> str:
-    operators = dict.fromkeys(origin.operator.partition("-")[0] for origin in loops.origins)
+def _function_name(step: Loops | Micro, number: int) -> str:
+    operators = dict.fromkeys(origin.operator.partition("-")[0] for origin in step.origins)
     plain = (operator.replace("NaN", "Nan") for operator in operators)
     words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operator).lower() for operator in plain]
     return f"{'_'.join(words[:3]) or 'copy'}_{number}"
 
 
-def _explained(step: Loops | Routine, otherwise: list[str]) -> list[str]:
+def _explained(step: Loops | Micro | Routine, otherwise: list[str]) -> list[str]:
     """The comment above the function of a kernel."""
     lines = [signature_text(origin) for origin in step.origins[:ORIGINS_SHOWN]]
     if len(step.origins) > ORIGINS_SHOWN:
@@ -350,7 +488,7 @@ def _explained(step: Loops | Routine, otherwise: list[str]) -> list[str]:
     return [*(lines or otherwise), *([f"here: {step.role}"] if step.role else [])]
 
 
-def _listed(loops: Loops | Routine) -> list[str]:
+def _listed(loops: Loops | Micro | Routine) -> list[str]:
     names = listing(map(node_text, loops.origins))
     role = f": {loops.role}" if loops.role else ""
     return [names + role] if names else []

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from onnxc.expression import Buffer
-from onnxc.kernel import Origin
+from onnxc.kernel import Origin, Step
 from onnxc.names import comment_text
 from onnxc.resources import environment
 
@@ -47,6 +47,11 @@ def node_text(origin: Origin) -> str:
 
 def signature_text(origin: Origin) -> str:
     return f"{node_text(origin)}: {origin.signature}"
+
+
+def origin_lines(step: Step) -> list[str]:
+    """Of a comment: the nodes that a step came from."""
+    return comment(map(signature_text, step.origins))
 
 
 def buffer_text(buffer: Buffer) -> str:

@@ -7,15 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import mul
+from typing import Final
 
 from onnxc.errors import RefusalError
-from onnxc.expression import Apply, Expr, Index, fold
+from onnxc.expression import Apply, Const, Expr, Index, Load, fold
 from onnxc.op import op
 from onnxc.ops.checks import broadcasts_to
 from onnxc.tensor import Tensor, compute, elementwise, zero
 from onnxc.traversal import walk
 
 Labels = tuple[str, ...]
+
+STORED_FROM: Final = 8
+"""Uses of an element from which it is stored: tuned kernels read nothing but plain loads."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,8 @@ def operand(tensor: Tensor, uses: int, role: str = "") -> Tensor:
     """
     if uses <= 1:
         return tensor
+    if uses >= STORED_FROM and not isinstance(tensor.value, Load | Const):
+        return tensor.stored(role)
     converts = any(
         isinstance(node, Apply) and any(arg.dtype.kind in ("half", "bits") for arg in node.args)
         for node in walk(tensor.value)

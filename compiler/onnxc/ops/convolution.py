@@ -9,7 +9,7 @@ from itertools import product as combinations
 
 from onnxc.dtypes import INT64
 from onnxc.errors import RefusalError
-from onnxc.expression import Expr, Index, apply, at, cast, guard
+from onnxc.expression import Expr, Index, Load, apply, at, cast, guard
 from onnxc.op import Ints, op
 from onnxc.ops.checks import require_choice, require_shape
 from onnxc.ops.contraction import operand, sum_of_products
@@ -92,7 +92,7 @@ def convolved(X: Tensor, W: Tensor, windows: Sequence[Window], group: int) -> Te
     filters, inputs = W.shape[:2]
     check_groups(X, inputs, filters, group)
     outputs = output_extents(windows)
-    source = operand(X, filters // group * math.prod(kernel_extents(windows)), "the input")
+    source = X.stored("the input") if _is_computed(X) else X
     weights = operand(W, X.shape[0] * math.prod(outputs), "the weights")
 
     def element(n: Index, block: Index, m: Index, *places: Index) -> Expr:
@@ -101,9 +101,14 @@ def convolved(X: Tensor, W: Tensor, windows: Sequence[Window], group: int) -> Te
             indices = [n, block * inputs + c, *tap_indices(windows, places, taps)]
             return guarded(source, indices, zero(X.dtype)) * weights[[m, c, *taps]]
 
-        return sum_of_products((inputs, *kernel_extents(windows)), product, X)
+        return sum_of_products((inputs, *kernel_extents(windows)), product, X, "convolution")
 
     return grouped(X.shape[0], filters, group, outputs, element)
+
+
+def _is_computed(tensor: Tensor) -> bool:
+    """Whether its elements are more than those of a buffer, as it is or seen otherwise."""
+    return not isinstance(tensor.value, Load)
 
 
 def grouped(

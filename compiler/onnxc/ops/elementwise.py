@@ -77,8 +77,9 @@ def _gelu(x: Expr, *, approximate: str) -> Expr:
     require_choice("approximate", approximate, ("none", "tanh"))
     if approximate == "none":
         return x * 0.5 * (apply("erf", x * math.sqrt(0.5)) + 1)
-    inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-    return x * 0.5 * (apply("tanh", inner) + 1)
+    # 1 + tanh(y) is 2 sigmoid(2 y), where nothing cancels.
+    twice = (x + x * x * x * 0.044715) * math.sqrt(8 / math.pi)
+    return x * apply("sigmoid", twice)
 
 
 def _shrink(x: Expr, *, bias: float, lambd: float) -> Expr:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice
 
 import numpy as np
 
-from onnxc.dtypes import INT64, ElementType
+from onnxc.dtypes import FLOAT, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import (
     Buffer,
@@ -34,6 +34,7 @@ from onnxc.op import Declared
 from onnxc.ops.assembly import part
 from onnxc.ops.checks import require_shape
 from onnxc.ops.elementwise import UNARY
+from onnxc.recurrence import Activation, Recurrence
 from onnxc.tensor import Tensor, compute, dynamic, full, of_buffer, zero
 
 Function = Callable[[Expr], Expr]
@@ -64,6 +65,7 @@ class Layer:
     x        [times, batch, inputs]
     lengths  [batch], int64, each in 0 .. times; None where every row is whole
     states   initial ones of each direction, [directions, batch, hidden]
+    given    which of them the model gives; the others are zeros
     """
 
     x: Tensor
@@ -73,6 +75,7 @@ class Layer:
     lengths: Tensor | None
     backward: tuple[bool, ...]
     states: tuple[Tensor, ...]
+    given: tuple[bool, ...]
     clip: float | None
 
     @property
@@ -83,6 +86,21 @@ class Layer:
 # A cell adds, for one direction, the steps of one time: from the products with the input
 # [batch, gates·hidden] at that time, and the states before it, to the states after it.
 Cell = Callable[["Layer", int, Tensor, Sequence[Tensor]], tuple[list[Step], list[Tensor]]]
+
+
+@dataclass(frozen=True)
+class Network:
+    """What an LSTM or GRU is beside its Layer, for a kernel that computes all its times.
+
+    functions  of each direction
+    peepholes  float[directions, 3 * hidden]
+    """
+
+    kind: str
+    functions: Sequence[Sequence[Function]]
+    peepholes: Tensor | None = None
+    input_forget: bool = False
+    linear_before_reset: bool = False
 
 
 def layer_of(
@@ -122,6 +140,7 @@ def layer_of(
         lengths,
         backward[direction],
         tuple(full(wanted, zero(x.dtype)) if s is None else s for s in given),
+        tuple(s is not None for s in given),
         clip,
     )
 
@@ -206,7 +225,11 @@ def input_products(layer: Layer, direction: int, biases: Callable[[Index], Expr]
 
 
 def run(
-    layer: Layer, cell: Cell, products: Sequence[Tensor], declared: Declared
+    layer: Layer,
+    cell: Cell,
+    products: Sequence[Tensor],
+    declared: Declared,
+    network: Network | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """Y [times, directions, batch, hidden], and the last states of each direction."""
     times, batch, _ = layer.x.shape
@@ -218,8 +241,13 @@ def run(
     last = [workspace((directions, batch, hidden), dtype) for _ in layer.states]
     zeros = full(shape, zero(dtype))
     steps: list[Step] = [] if y is None else [part(y, zeros, "no row has begun")]
+    wanted = [declared[n + 1 : n + 2] not in ((), (None,)) for n in range(len(last))]
     for direction in range(directions):
-        steps += _direction(layer, cell, direction, products[direction], y, last)
+        known = None
+        if network is not None:
+            shown = tuple(b if show else None for b, show in zip(last, wanted, strict=True))
+            known = _recurrence(layer, network, direction, products[direction], y, shown)
+        steps += _direction(layer, cell, direction, products[direction], y, last, known)
     define(tuple(steps))
     return zeros if y is None else of_buffer(y), [of_buffer(buffer) for buffer in last]
 
@@ -231,10 +259,12 @@ def _direction(
     products: Tensor,
     y: Buffer | None,
     last: Sequence[Buffer],
+    recurrence: Recurrence | None,
 ) -> Iterator[Step]:
     times, batch, _ = layer.x.shape
     dtype, d = layer.x.dtype, Index(direction)
     states = [workspace((batch, layer.hidden), dtype) for _ in layer.states]
+    known = recurrence and replace(recurrence, states=tuple(states))
     counter = Buffer("", (), INT64, "workspace")
     for state, initial in zip(states, layer.states, strict=True):
         one = compute(state.shape, lambda b, j, t=initial: t[[d, b, j]])
@@ -270,11 +300,52 @@ def _direction(
     if y is not None:
         body.append(Loops(y, (now(b), d, b, j), out.axes, out.value, (), "what this time gives"))
     number = Buffer("", (), INT64, "constant", np.asarray(times, np.int64))
-    yield Repeat(number, None, counter, Program(steps=tuple(body)), tuple(carried))
+    program, pairs = Program(steps=tuple(body)), tuple(carried)
+    yield Repeat(number, None, counter, program, pairs, recurrence=known)
     for state, buffer in zip(states, last, strict=True):
         value = of_buffer(state)
         where_ = (d, *(along(a) if a.extent != 1 else Index() for a in value.axes))
         yield Loops(buffer, where_, value.axes, value.value, (), "the last state")
+
+
+def _recurrence(
+    layer: Layer,
+    network: Network,
+    direction: int,
+    products: Tensor,
+    y: Buffer | None,
+    last: tuple[Buffer | None, ...],
+) -> Recurrence | None:
+    """What a kernel needs to know, without the buffers of the states; None where it needs more.
+
+    That is where rows have lengths, or where what it wants packed is no constant.
+    """
+    constants = [layer.r, layer.bias, network.peepholes]
+    packed = [None if tensor is None else tensor.buffer for tensor in constants]
+    given = [buffer for tensor, buffer in zip(constants, packed, strict=True) if tensor is not None]
+    known = all(buffer is not None and buffer.data is not None for buffer in given)
+    r, bias, peepholes = packed
+    if layer.lengths or layer.x.dtype is not FLOAT or not known or r is None:
+        return None
+    assert products.buffer is not None
+    x = load(workspace((), FLOAT), ())
+    return Recurrence(
+        network.kind,
+        direction,
+        layer.backward[direction],
+        products.buffer,
+        r,
+        bias,
+        peepholes,
+        (),
+        layer.given,
+        y,
+        last,
+        tuple(Activation(function(x), x) for function in network.functions[direction]),
+        layer.clip,
+        network.input_forget,
+        network.linear_before_reset,
+    )
 
 
 def _kept(layer: Layer, time: Expr, old: Tensor, new: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from onnxc.ops.assembly import joined, part
 from onnxc.ops.checks import require_shape
 from onnxc.ops.recurrence import (
     Layer,
+    Network,
     bias_sums,
     check_hidden,
     clipped,
@@ -162,7 +163,8 @@ def gru(
         else:
             biases = _reset_bias(layer.bias, d, hidden)
         products.append(input_products(layer, d, biases))
-    return outputs(layout, *run(layer, cell, products, declared))
+    network = Network("GRU", functions, linear_before_reset=bool(linear_before_reset))
+    return outputs(layout, *run(layer, cell, products, declared, network))
 
 
 def _reset_bias(bias: Tensor, direction: int, hidden: int) -> Callable[[Index], Expr]:
@@ -252,4 +254,5 @@ def lstm(
         input_products(layer, d, bias_sums(layer, d, lambda row: [row, row + 4 * hidden]))
         for d in range(directions)
     ]
-    return outputs(layout, *run(layer, cell, products, declared))
+    network = Network("LSTM", functions, P, bool(input_forget))
+    return outputs(layout, *run(layer, cell, products, declared, network))

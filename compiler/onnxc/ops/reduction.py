@@ -50,7 +50,11 @@ def count(data: Tensor, axes: Axes) -> int:
 
 
 def folded(
-    operation: str, data: Tensor, axes: Axes, element: Callable[[Expr], Expr] = lambda x: x
+    operation: str,
+    data: Tensor,
+    axes: Axes,
+    element: Callable[[Expr], Expr] = lambda x: x,
+    hint: str = "",
 ) -> Tensor:
     """`element` of each element, folded over the axes, which stay with an extent of 1."""
     shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(data.shape))
@@ -65,7 +69,7 @@ def folded(
                 place[axis] = walk
             return element(data[place])
 
-        return fold(operation, [data.shape[axis] for axis in looped], inner)
+        return fold(operation, [data.shape[axis] for axis in looped], inner, hint)
 
     return compute(shape, value)
 

@@ -53,7 +53,8 @@ def lower(model: ir.Model, *, plain: bool = False) -> Program:
 
 
 class _Lowering:
-    """`realized` are the values that some buffer holds; `sizes` bounds nodes and buffers.
+    """`realized` are the values that some buffer holds; `sizes` bounds nodes and buffers;
+    `products` says in which values a sum of products takes part.
 
     `constants` are tensors by the identity of their constant; `aliases` the values that others are
     only another name of; `shapes` has the actual shapes of those whose size the data decides,
@@ -74,6 +75,7 @@ class _Lowering:
         self.actual: dict[Buffer, Buffer] = {}
         self.realized: set[ir.Value] = set()
         self.sizes: dict[Expr, tuple[int, int, bool]] = {}
+        self.products: dict[Expr, bool] = {}
         self.prepared: dict[Step, Step] = {}
         self.emitted: set[Step] = set()
         self.places: dict[Buffer, Buffer] = {}
@@ -97,9 +99,9 @@ class _Lowering:
         return Program(tuple(inputs), tuple(outputs), steps, notes, self.actual)
 
     def _node(self, node: ir.Node, outputs: dict[ir.Value, Buffer]) -> None:
-        inputs = [None if value is None else self._tensor(value) for value in node.inputs]
         places: list[tuple[ir.Value, Buffer]] = []
-        for value, result in call(REGISTRY[node.domain, node.op_type], node, inputs):
+        inputs, results = self._called(node)
+        for value, result in results:
             if isinstance(result, Sized):
                 self.shapes[value] = result.shape
             tensor = result.tensor if isinstance(result, Sized) else result
@@ -108,16 +110,16 @@ class _Lowering:
             writes = Counter(buffer for step in steps for buffer in step.writes())
             for step in steps:
                 unchanged = isinstance(step, Loops) and writes[step.out] == 1
-                stored = inputs if unchanged else []
-                self.prepared[step] = self._prepared(step, node, stored, value)
+                self.prepared[step] = self._prepared(step, node, inputs, value, unchanged)
             for source, operand in zip(node.inputs, inputs, strict=True):
                 if source is not None and operand is tensor:
                     self.aliases[value] = self.aliases.get(source, source)
+            if tensor.buffer is not None and steps and value not in outputs:
+                self.realized.add(value)  # its steps have this node's name, its readers need not
             if value in outputs:
                 places.append((value, outputs[value]))
             elif self.plain or self._needs_buffer(value, tensor):
-                shape, dtype = tensor.shape, tensor.dtype
-                places.append((value, Buffer(value.name or "", shape, dtype, "workspace")))
+                places.append((value, self._buffer_for(value)))
         for value, buffer in places:  # all of them before the step that fills several
             self._take_over(buffer, self.tensors[value])
             if buffer in self.actual:
@@ -125,15 +127,59 @@ class _Lowering:
         for value, buffer in places:
             self._realize(value, buffer)
 
+    def _called(
+        self, node: ir.Node
+    ) -> tuple[list[Tensor | None], list[tuple[ir.Value, Tensor | Sized]]]:
+        """The operands and what the operator makes of them.
+
+        A tuned kernel computes one sum of products an element, and what follows it. So where an
+        element takes several such sums, all operands with one but the last made get a buffer; that
+        too where the operator folds what it reads.
+        """
+        operands = dict.fromkeys(value for value in node.inputs if value is not None)
+        products = [v for v in operands if v in self.tensors and self._is_product(v)]
+        products.sort(key=lambda value: self._position(value.producer()))
+        while True:
+            inputs = [None if value is None else self._tensor(value) for value in node.inputs]
+            results = list(call(REGISTRY[node.domain, node.op_type], node, inputs))
+            if not products or all(_one_product(result) for _, result in results):
+                return inputs, results
+            self._realize(products[0], self._buffer_for(products.pop(0)))
+
+    def _position(self, node: ir.Node | None) -> int:
+        return -1 if node is None else self.positions[node]
+
+    def _buffer_for(self, value: ir.Value) -> Buffer:
+        tensor = self.tensors[value]
+        return Buffer(value.name or "", tensor.shape, tensor.dtype, "workspace")
+
+    def _is_product(self, value: ir.Value) -> bool:
+        """Whether a sum of products takes part in each element."""
+        root = self.tensors[value].value
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            missing = [o for o in node.operands() if o not in self.products]
+            stack += missing
+            if not missing:
+                parts = (self.products[operand] for operand in node.operands())
+                self.products[stack.pop()] = _is_sum_of_products(node) or any(parts)
+        return self.products[root]
+
     def _prepared(
-        self, step: Step, node: ir.Node, inputs: list[Tensor | None], value: ir.Value
+        self,
+        step: Step,
+        node: ir.Node,
+        inputs: list[Tensor | None],
+        value: ir.Value,
+        unchanged: bool,
     ) -> Step:
         """A step that an operator asked for, as the work of the nodes that it computes.
 
-        One that stores one of `inputs`, and whose buffer no other step changes afterwards, gives
-        that value a buffer, for its other readers too.
+        One that stores one of `inputs`, and whose buffer no other step changes afterwards
+        (`unchanged`), gives that value a buffer, for its other readers too.
         """
-        for source, operand in zip(node.inputs, inputs, strict=False):
+        for source, operand in zip(node.inputs, inputs if unchanged else [], strict=False):
             if source is None or operand is None or source in self.realized:
                 continue
             if isinstance(step, Loops) and _stores(step, operand) and not operand.buffer:
@@ -143,7 +189,18 @@ class _Lowering:
                 self.tensors[source] = of_buffer(step.out)
                 self.realized.add(source)
                 return with_origins(replace(step, role=""), origins)
-        return with_origins(step, self._computed_by(value))
+        return with_origins(step, self._stored_by(step, node, inputs) or self._computed_by(value))
+
+    def _stored_by(
+        self, step: Step, node: ir.Node, inputs: list[Tensor | None]
+    ) -> tuple[Origin, ...]:
+        """Of a step that stores just one operand of the node: what computes that, and the node."""
+        if not isinstance(step, Loops):
+            return ()
+        for source, operand in zip(node.inputs, inputs, strict=False):
+            if source is not None and operand is not None and step.value is operand.value:
+                return (*self._computed_by(source), self._origin(node))
+        return ()
 
     def _tensor(self, value: ir.Value) -> Tensor:
         """A constant that several names have is one tensor, so that it is written once."""
@@ -159,7 +216,7 @@ class _Lowering:
         if nodes > NODE_LIMIT or buffers > BUFFER_LIMIT:
             return True
         readers = {use.node for use in value.uses()}
-        if costly and any(_elements(reader) > tensor.elements for reader in readers):
+        if costly and any(_repeats(reader, value, tensor) for reader in readers):
             return True
         return len(readers) > 1 and (costly or nodes > REPEAT_LIMIT)
 
@@ -268,8 +325,8 @@ class _Lowering:
             for node in self.graph
             if (origin := self._origin(node)) not in named
         ]
-        unused: list[ir.Node] = self.graph.meta["unused"]
-        return tuple(notes + [(_origin_of(node), "no output needs it") for node in unused])
+        gone: list[tuple[ir.Node, str]] = self.graph.meta["gone"]
+        return tuple(notes + [(_origin_of(node), fact) for node, fact in gone])
 
 
 def _storing(tensor: Tensor) -> Loops:
@@ -289,10 +346,35 @@ def _is_costly(node: Expr) -> bool:
     return isinstance(node, Fold) or (isinstance(node, Apply) and node.operation in EXPENSIVE)
 
 
-def _elements(node: ir.Node) -> int:
-    """Of the largest output: how often a node computes what it reads."""
-    shapes = (static_shape(value) or () for value in node.outputs if value.name)
-    return max((math.prod(shape) for shape in shapes), default=0)
+def _is_sum_of_products(node: Expr) -> bool:
+    return isinstance(node, Fold) and bool(node.hint)
+
+
+def _one_product(result: Tensor | Sized) -> bool:
+    """Whether each kernel that computes it has one sum of products at most, and folds none."""
+    tensor = result.tensor if isinstance(result, Sized) else result
+    last = _storing(tensor)
+    for step in (*pending(last), last):
+        roots = step.roots() if isinstance(step, Loops) else ()
+        folds = [node for node in walk(*roots) if isinstance(node, Fold)]
+        sums = [fold for fold in folds if fold.hint]
+        nested = any(_is_sum_of_products(node) for fold in folds for node in walk(fold.value))
+        if len(sums) > 1 or nested:
+            return False
+    return True
+
+
+def _repeats(reader: ir.Node | None, value: ir.Value, tensor: Tensor) -> bool:
+    """Whether a node may compute an element of what it reads several times.
+
+    Concat does not, though it makes more elements: each goes to one place.
+    """
+    if reader is None:
+        return False
+    if reader.op_type == "Concat" and list(reader.inputs).count(value) == 1:
+        return False
+    shapes = (static_shape(made) or () for made in reader.outputs if made.name)
+    return max((math.prod(shape) for shape in shapes), default=0) > tensor.elements
 
 
 def _is_constant(node: ir.Node) -> bool:

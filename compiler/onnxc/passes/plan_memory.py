@@ -3,41 +3,146 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import Final
 
 from onnxc.dtypes import INT64_MAX, UINT8
 from onnxc.errors import ModelError, Problem
-from onnxc.expression import Buffer, Load
-from onnxc.kernel import ALIGNMENT, Branch, Loops, Program, Repeat, Step
-from onnxc.traversal import walk
+from onnxc.expression import Buffer
+from onnxc.kernel import ALIGNMENT, Branch, Program, Repeat, Step
+from onnxc.passes.blocks import Block
+from onnxc.passes.liveness import Span, Use, Uses, bytes_live, lifetimes, taken_over
+from onnxc.passes.offsets import place
+from onnxc.passes.order_steps import order_steps
+from onnxc.passes.update_states import update_states
 
-
-def plan_memory(program: Program) -> Program:
-    """Gives every workspace buffer its offset, those of nested programs too."""
-    offsets, size = _plan(program, frozenset())
-    return replace(program, offsets=offsets, workspace_size=size)
+ALIGNMENTS: Final = (ALIGNMENT, 16, 1)
+"""Bytes; offsets are multiples of one of these and of what the element type needs."""
+WORTH: Final = 64
+"""A coarser alignment may cost one part in so many of the workspace."""
 
 
 @dataclass(frozen=True)
-class Span:
-    """The first and the last step, both included, between which a buffer holds something."""
+class Plan:
+    """Offsets from the start of the workspace, its size, and a bound of the size, all in bytes."""
 
-    first: int
-    last: int
-
-
-def lifetimes(program: Program) -> dict[Buffer, Span]:
-    """Of every workspace buffer; one that a nested program uses lives through its whole step."""
-    spans: dict[Buffer, Span] = {}
-    for position, step in enumerate(program.steps):
-        for buffer in _used(step):
-            spans[buffer] = Span(spans.get(buffer, Span(position, position)).first, position)
-    return spans
+    offsets: dict[Buffer, int]
+    size: int
+    least: int
 
 
-def nested_programs(step: Step) -> tuple[Program, ...]:
+def plan_memory(program: Program) -> Program:
+    """Gives every workspace buffer its offset, those of nested programs too.
+
+    Steps change places where that lowers the peak. The offsets are aligned as coarsely as costs
+    next to nothing: to whole cache lines, but in a workspace of a few hundred bytes to elements.
+    """
+    known = Uses()
+    program = order_steps(update_states(program), known)
+    plan = _aligned_plan(program, known)
+    return replace(program, offsets=plan.offsets, workspace_size=plan.size)
+
+
+def _aligned_plan(program: Program, known: Uses) -> Plan:
+    plans: list[Plan] = []
+    for alignment in ALIGNMENTS:
+        plans.append(plan := _Planner(known, alignment).plan(program, frozenset()))
+        padding = len(plan.offsets) * (alignment - 1)
+        if min(plan.size - plan.least, padding) * WORTH <= plan.size:
+            break
+    finest = min(plan.size for plan in plans)
+    return next(plan for plan in plans if plan.size <= finest + finest // WORTH)
+
+
+@dataclass(frozen=True)
+class _Planner:
+    known: Uses
+    alignment: int
+
+    def plan(
+        self, program: Program, foreign: frozenset[Buffer], kept: Sequence[Buffer] = ()
+    ) -> Plan:
+        """Offsets for the buffers of `program` that are not somebody else's.
+
+        What only one nested program uses is planned there. Each step with nested programs has one
+        sub-arena, which lives for the step: of the two programs of a Branch only one runs. What is
+        `kept` is read once more after the last step.
+        """
+        uses = list(self.known.of(program.steps))
+        lives = lifetimes([*(use.memory for use in uses), kept])
+        spans = {buffer: span for buffer, span in lives.items() if buffer not in foreign}
+        arenas: dict[Buffer, dict[Buffer, int]] = {}
+        for position, inner, size in self._nested(uses, spans):
+            for buffer in inner:
+                del spans[buffer]
+            arena = Buffer("", (size,), UINT8, "workspace")
+            arenas[arena] = inner
+            spans[arena] = Span(position, position)
+        plan = self._placed(spans, taken_over(uses, spans), arenas)
+        for arena, inner in arenas.items():
+            base = plan.offsets.pop(arena)
+            plan.offsets.update({buffer: base + offset for buffer, offset in inner.items()})
+        return plan
+
+    def _nested(
+        self, uses: Sequence[Use], spans: Mapping[Buffer, Span]
+    ) -> Iterator[tuple[int, dict[Buffer, int], int]]:
+        """Of each step with programs inside: its position, offsets in its arena, and their size."""
+        users = Counter(buffer for use in uses for buffer in use.memory)
+        for position, use in enumerate(uses):
+            programs = _programs(use.step)
+            inside = [self._memory(program) for program in programs]
+            users.update(buffer for buffers in inside for buffer in buffers)
+            inner: dict[Buffer, int] = {}
+            size = 0
+            for program, buffers in zip(programs, inside, strict=True):
+                own = _named_by(use.step)
+                private = {b for b in buffers if users[b] == 2 and b in spans and b not in own}
+                ends = [value for value in _carried(use.step) if value in private]
+                plan = self.plan(program, frozenset(buffers - private), ends)
+                inner, size = inner | plan.offsets, max(size, plan.size)
+            if programs:
+                yield position, inner, size
+
+    def _memory(self, program: Program) -> set[Buffer]:
+        return {buffer for use in self.known.of(program.steps) for buffer in use.memory}
+
+    def _placed(
+        self,
+        spans: Mapping[Buffer, Span],
+        pairs: Mapping[Buffer, Buffer],
+        arenas: Mapping[Buffer, Mapping[Buffer, int]],
+    ) -> Plan:
+        """Offsets for buffers; what takes over another's memory may also go elsewhere."""
+        if sum(-(-buffer.bytes // ALIGNMENT) * ALIGNMENT for buffer in spans) > INT64_MAX:
+            fact = "the values between its nodes need more memory than C can address"
+            raise ModelError([Problem("model", fact, "use smaller dimensions")])
+        needed = {arena: max(map(_natural, inner), default=1) for arena, inner in arenas.items()}
+        least = max(bytes_live(spans, pairs), default=0)
+        best: Plan | None = None
+        for chosen in _choices(spans, pairs):
+            roots = _roots(spans, chosen)
+            parts: dict[Buffer, list[Buffer]] = {}
+            for buffer, root in roots.items():
+                parts.setdefault(root, []).append(buffer)
+            blocks = [
+                Block(
+                    tuple((spans[buffer], buffer.bytes) for buffer in group),
+                    max(self.alignment, *(needed.get(b, _natural(b)) for b in group)),
+                )
+                for group in parts.values()
+            ]
+            found = place(blocks)
+            if best is None or found.size < best.size:
+                bases = dict(zip(parts, found.offsets, strict=True))
+                best = Plan({b: bases[root] for b, root in roots.items()}, found.size, least)
+            if best.size <= max(least, found.least):
+                break
+        return best or Plan({}, 0, 0)
+
+
+def _programs(step: Step) -> tuple[Program, ...]:
     match step:
         case Branch():
             return (step.then, step.otherwise)
@@ -46,121 +151,52 @@ def nested_programs(step: Step) -> tuple[Program, ...]:
     return ()
 
 
-def _used(part: Step | Program) -> list[Buffer]:
-    """The workspace buffers that a step or program reads or writes."""
-    buffers = dict.fromkeys((*part.reads(), *part.writes()))
-    return [buffer for buffer in buffers if buffer.kind == "workspace"]
-
-
-def _plan(program: Program, foreign: frozenset[Buffer]) -> tuple[dict[Buffer, int], int]:
-    """Offsets and size for the buffers of `program` that are not somebody else's.
-
-    What only one nested program uses is planned there. Each step with nested programs has one
-    sub-arena, which lives for the step: of the two programs of a Branch only one runs.
-    """
-    spans = {b: span for b, span in lifetimes(program).items() if b not in foreign}
-    users = Counter(buffer for step in program.steps for buffer in _used(step))
-    arenas: list[tuple[Buffer, dict[Buffer, int]]] = []
-    for position, step in enumerate(program.steps):
-        nested = nested_programs(step)
-        if not nested:
-            continue
-        users.update(buffer for part in nested for buffer in _used(part))
-        inner: dict[Buffer, int] = {}
-        size = 0
-        for part in nested:
-            used, own = set(_used(part)), _named_by(step)
-            private = {b for b in used if users[b] == 2 and b in spans and b not in own}
-            placed, needed = _plan(part, frozenset(used - private))
-            inner, size = inner | placed, max(size, needed)
-            spans = {b: span for b, span in spans.items() if b not in private}
-        arena = Buffer("", (size,), UINT8, "workspace")
-        arenas.append((arena, inner))
-        spans[arena] = Span(position, position)
-    offsets, size = _placed(spans, _in_place(program, spans))
-    for arena, inner in arenas:
-        base = offsets.pop(arena)
-        offsets |= {buffer: base + offset for buffer, offset in inner.items()}
-    return offsets, size
-
-
 def _named_by(step: Step) -> set[Buffer | None]:
-    """The buffers that a control-flow step itself reads or writes around its programs."""
+    """The buffers that a control-flow step itself needs before its programs or after the last."""
     match step:
         case Branch():
             return {step.condition}
         case Repeat():
-            pairs = {buffer for pair in step.carried for buffer in pair}
-            return {step.count, step.condition, step.counter, *pairs}
+            states = (state for state, _ in step.carried)
+            return {step.count, step.condition, step.counter, *states}
     return set()
 
 
-def _in_place(program: Program, spans: dict[Buffer, Span]) -> dict[Buffer, Buffer]:
-    """Maps a result to the dying operand whose memory it takes over."""
-    shared: dict[Buffer, Buffer] = {}
-    for position, step in enumerate(program.steps):
-        if not isinstance(step, Loops) or spans.get(step.out) is None:
-            continue
-        if spans[step.out].first != position:
-            continue
-        for buffer in step.reads():
-            if buffer in spans and spans[buffer].last == position and _overwritable(step, buffer):
-                shared[step.out] = shared.get(buffer, buffer)
-                break
-    return shared
+def _carried(step: Step) -> list[Buffer]:
+    """What is copied to the states of a Repeat at the end of its body."""
+    return [value for _, value in step.carried] if isinstance(step, Repeat) else []
 
 
-def _overwritable(step: Loops, buffer: Buffer) -> bool:
-    """Whether the kernel reads each element of `buffer` only just before it writes the same.
-
-    A plain copy is memcpy, which needs two places.
+def _choices(
+    spans: Mapping[Buffer, Span], pairs: Mapping[Buffer, Buffer]
+) -> Iterator[Mapping[Buffer, Buffer]]:
+    """Which results take over an operand: all that can; or, as free places are easier to find,
+    only those that do not outgrow it and those without which the peak would be higher; or only the
+    latter.
     """
-    if step.partial or isinstance(step.value, Load):
-        return False
-    if buffer is step.out or buffer.bytes != step.out.bytes:
-        return False
-    if buffer.dtype.c_type != step.out.dtype.c_type or not _one_to_one(step):
-        return False
-    loads = [n for n in walk(*step.roots()) if isinstance(n, Load) and n.buffer is buffer]
-    return all(node.flat == step.where[0] for node in loads)
+    yield pairs
+    live = bytes_live(spans, pairs)
+    peak = max(live, default=0)
+    spare = {
+        result
+        for result, operand in pairs.items()
+        if live[spans[result].first] + min(result.bytes, operand.bytes) <= peak
+    }
+    growing = {result for result in spare if result.bytes > pairs[result].bytes}
+    for left_out in (growing, spare):
+        if left_out:
+            yield {result: operand for result, operand in pairs.items() if result not in left_out}
 
 
-def _one_to_one(step: Loops) -> bool:
-    """Whether no two iterations store to one element: each axis walks within the next stride."""
-    looping = [axis for axis in step.axes if axis.extent > 1]
-    strides = [(abs(step.where[0].stride(axis)), axis.extent) for axis in looping]
-    room = step.out.elements
-    for stride, extent in sorted(strides, reverse=True):
-        if not 0 < stride * extent <= room:
-            return False
-        room = stride
-    return True
+def _roots(buffers: Iterable[Buffer], pairs: Mapping[Buffer, Buffer]) -> dict[Buffer, Buffer]:
+    """Of each buffer the first of the chain of buffers that took over from each other."""
+    roots: dict[Buffer, Buffer] = {}
+    for buffer in buffers:
+        operand = pairs.get(buffer, buffer)
+        roots[buffer] = roots.get(operand, operand)
+    return roots
 
 
-def _placed(
-    spans: dict[Buffer, Span], shared: dict[Buffer, Buffer]
-) -> tuple[dict[Buffer, int], int]:
-    """Offsets: the largest first, each in the lowest gap among those that live at the same time."""
-    groups: dict[Buffer, Span] = {}
-    for buffer, span in spans.items():
-        root = shared.get(buffer, buffer)
-        old = groups.get(root, span)
-        groups[root] = Span(min(old.first, span.first), max(old.last, span.last))
-    if sum(-(-buffer.bytes // ALIGNMENT) * ALIGNMENT for buffer in groups) > INT64_MAX:
-        fact = "the values between its nodes need more memory than C can address"
-        raise ModelError([Problem("model", fact, "use smaller dimensions")])
-    order = sorted(groups, key=lambda b: (-b.bytes, groups[b].first))
-    first, last, start, end = np.zeros((4, len(order)), np.int64)
-    roots: dict[Buffer, int] = {}
-    for n, buffer in enumerate(order):
-        span, size = groups[buffer], -(-buffer.bytes // ALIGNMENT) * ALIGNMENT
-        together = np.nonzero((first[:n] <= span.last) & (last[:n] >= span.first))[0]
-        offset = 0
-        for other in together[np.argsort(start[together], kind="stable")]:
-            if offset + size <= start[other]:
-                break
-            offset = max(offset, int(end[other]))
-        first[n], last[n], start[n], end[n] = span.first, span.last, offset, offset + size
-        roots[buffer] = offset
-    offsets = {buffer: roots[shared.get(buffer, buffer)] for buffer in spans}
-    return offsets, max((offset + b.bytes for b, offset in offsets.items()), default=0)
+def _natural(buffer: Buffer) -> int:
+    """What C asks of the address of an element: no type needs more than 8 bytes."""
+    return min(buffer.dtype.size, 8)

@@ -1,14 +1,21 @@
-"""simplify: drop what no output needs."""
+"""simplify: normalisations become part of weights; what no output needs is dropped."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from onnxc.passes.fold_batch_normalization import fold_batch_normalization
+
 
 def simplify(model: ir.Model) -> None:
-    """Removes nodes whose results nothing reads; graph.meta["unused"] keeps them for the notes."""
+    """Leaves fewer nodes.
+
+    graph.meta["gone"] has the others, each with what became of it, for the notes.
+    """
+    gone = fold_batch_normalization(model.graph)
     before = list(model.graph)
     RemoveUnusedNodesPass()(model)
     kept = set(model.graph)
-    model.graph.meta["unused"] = [node for node in before if node not in kept]
+    gone += [(node, "no output needs it") for node in before if node not in kept]
+    model.graph.meta["gone"] = gone

@@ -17,7 +17,7 @@ from onnxc.passes import bind, load
 from onnxc.passes.check_node import is_supported
 from onnxc.passes.fix import Fix, fix_inputs
 from onnxc.passes.fix import options as fix_options
-from onnxc.report import memory
+from onnxc.report import memory, quantized
 from onnxc.report.text import columns, count, printable, some
 from onnxc.values import type_text
 
@@ -55,7 +55,8 @@ def gather(
         ],
         "dim_options": _dim_options(open_dims),
         "command": _command(path, dims, fix or {}, open_dims),
-        "memory": compiled and memory.sizes(compiled),
+        "memory": compiled and memory.sizes(compiled) | memory.plan(compiled),
+        "int8_as_float": quantized.in_float(compiled.program) if compiled else [],
         "unsupported": unsupported,
         "problems": problems,
     }
@@ -131,6 +132,7 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield from columns(_open_dim_cells(found["open_dims"]))
         yield printable(f"  compile with: {found['command']}")
     yield from _memory_lines(found)
+    yield from _int8_lines(found)
     yield from _unsupported_lines(found)
 
 
@@ -162,7 +164,15 @@ def _memory_lines(found: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield "memory:"
         yield f"  {memory.ram_line(found['memory'])}"
+        yield f"  {memory.plan_line(found['memory'])}"
         yield f"  {memory.constants_line(found['memory'])}"
+
+
+def _int8_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    rows = found["int8_as_float"]
+    if rows:
+        yield f"int8 executed as float ({count(sum(row['count'] for row in rows), 'node')}):"
+        yield from columns([f"{row['count']:>8,} x", row["operator"]] for row in rows)
 
 
 def _unsupported_lines(found: Mapping[str, Any]) -> Iterator[str]:

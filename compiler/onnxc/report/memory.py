@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from onnxc.check_plan import check_plan
 from onnxc.report.text import count
 
 if TYPE_CHECKING:
@@ -22,6 +23,22 @@ def sizes(compiled: Compiled) -> dict[str, int]:
         "outputs_strings": _strings(compiled.outputs),
         "constants_bytes": compiled.constants_size,
     }
+
+
+def plan(compiled: Compiled) -> dict[str, Any]:
+    """The least that any plan of the workspace needs, and how many times that this one is.
+
+    Raises InvalidProgramError where the plan is wrong, a fault of onnxc.
+    """
+    peak = check_plan(compiled.program)
+    ratio = peak.planned / peak.bound if peak.bound else 1.0
+    return {"workspace_bound_bytes": peak.bound, "workspace_ratio": round(ratio, 4)}
+
+
+def plan_line(found: Mapping[str, Any]) -> str:
+    """How good the plan is: values that live at once need their bytes, wherever they are."""
+    bound = count(found["workspace_bound_bytes"], "byte")
+    return f"least workspace of any plan: {bound}; ratio {found['workspace_ratio']:.2f}"
 
 
 def ram_line(found: Mapping[str, int]) -> str:

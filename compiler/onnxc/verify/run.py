@@ -179,7 +179,10 @@ def _model(
     prefix = re.search(r"\bonnxc_status\s+(\w+)_run\s*\(", header)
     if prefix is None:
         raise UsageError(f"{c_source.with_suffix('.h')} is no header that onnxc made")
-    compiled = compile_model(source, dims=dims, fix=fix, name=prefix[1])
+    weights = "incbin" if c_source.with_suffix(".bin").is_file() else "inline"
+    if f"{prefix[1].upper()}_WEIGHTS_BYTES" in header:
+        weights = "file"
+    compiled = compile_model(source, dims=dims, fix=fix, name=prefix[1], weights=weights)
     _check_header(c_source, header, compiled)
     return CompiledModel(compiled, c_source)
 

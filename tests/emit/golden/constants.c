@@ -10,7 +10,10 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__OPTIMIZE__) && defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic", "no-math-errno")
+#if __GNUC__ >= 8
+#pragma GCC optimize("no-loop-interchange") /* loops over lanes stay the inner ones */
+#endif
 #endif
 
 /* Kernels stay functions: they use the workspace as memory of several types, one after the other,
@@ -46,7 +49,7 @@
 static const float w_values[4]; /* "values" float[4] */
 static const union w_bits { uint32_t bits[4]; float values[4]; } w_bits; /* "bits" float[4] */
 /* "image" float[20] */
-static const union w_image { unsigned char bytes[3][32]; float values[20]; } w_image;
+static const union w_image { unsigned char bytes[3][28]; float values[20]; } w_image;
 
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
@@ -117,7 +120,7 @@ static const union w_bits w_bits CONSTANTS_CONST_ATTR = {{
 }};
 
 static const union w_image w_image CONSTANTS_CONST_ATTR = {{
-    "\000\000\000\000\000\000\200\077\000\000\000@\000\000@@\000\000\200@\000\000\240@\000\000\300@\000\000\340@",
-    "\000\000\000A\000\000\020A\000\000 A\000\0000A\000\000@A\000\000PA\000\000`A\000\000pA",
-    "\000\000\200A\000\000\210A\000\000\220A\000\000\230A",
+    "\000\000\000\000\000\000\200\077\000\000\000@\000\000@@\000\000\200@\000\000\240@\000\000\300@",
+    "\000\000\340@\000\000\000A\000\000\020A\000\000 A\000\0000A\000\000@A\000\000PA",
+    "\000\000`A\000\000pA\000\000\200A\000\000\210A\000\000\220A\000\000\230A",
 }};

@@ -41,7 +41,9 @@ typedef enum onnxc_status {
     ONNXC_INDEX_OUT_OF_RANGE = 2,
     ONNXC_DIVISION_BY_ZERO = 4,
     ONNXC_SHAPE_MISMATCH = 8,
-    ONNXC_VALUE_OUT_OF_RANGE = 16
+    ONNXC_VALUE_OUT_OF_RANGE = 16,
+    ONNXC_MISALIGNED_WEIGHTS = 32,
+    ONNXC_WEIGHTS_MISMATCH = 64
 } onnxc_status;
 #endif
 

@@ -7,12 +7,16 @@
 #include "network.h"
 
 #include <math.h>
+#include <string.h>
 
 /* No products fused into sums: the same bits wherever FLT_EVAL_METHOD is 0. Vectors at -O2 too. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__OPTIMIZE__) && defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic", "no-math-errno")
+#if __GNUC__ >= 8
+#pragma GCC optimize("no-loop-interchange") /* loops over lanes stay the inner ones */
+#endif
 #endif
 
 /* Kernels stay functions: they use the workspace as memory of several types, one after the other,
@@ -27,7 +31,7 @@
 #define ONNXC_KERNEL
 #endif
 
-#if NETWORK_INTERFACE != 0xfb916693u
+#if NETWORK_INTERFACE != 0x7116ff4eu
 #error "this file and the header of network are not of the same model"
 #endif
 #ifndef NETWORK_WORKSPACE_ATTR
@@ -70,45 +74,28 @@ static inline float onnxc_select_float(int condition, float yes, float no)
                                (onnxc_bits_of_float(no) & ~mask));
 }
 
-/* exp(x) = (1 + (result + *low)) * 2^(*power - 254), x clamped to [-104, 90]. The integer is read
- * from the bits of a sum with 1.5 * 2^23, so that a NaN is never converted. The parts of ln 2 are
- * 355 / 512, whose products are exact, and the rest. Without *low, result is as good as a float can
- * be.
- */
-static inline float onnxc_exp_reduce_float(float x, float *low, uint32_t *power)
+/* The larger of x and a bound that is neither NaN nor -0. */
+static inline float onnxc_at_least_float(float x, float bound)
 {
-    const float below = onnxc_select_float(x > 90.0f, 90.0f, x);
-    const float clamped = onnxc_select_float(below < -104.0f, -104.0f, below);
-    const float shifted = clamped * 1.4426950f + 12583166.0f;
-    const float n = shifted - 12583166.0f;
-    const float high = clamped - n * 0.693359375f;
-    const float rest = n * -2.1219444e-4f;
-    const float reduced = high - rest;
-
-    *power = onnxc_bits_of_float(shifted) - 0x4b400000u;
-    *low = (high - reduced) - rest;
-    return reduced;
+    return onnxc_select_float(x <= bound, bound, x);
 }
 
-/* exp(x) = (result + *low) * 2^(*power - 254), result rounded. The polynomial is (exp(r) - 1 - r) /
- * r^2, |r| <= 0.347, error 2^-28.2.
+/* exp(x) = (1 + result) * 2^n, x in [-104, 90]; the low nine bits of *power are those of n + offset
+ * - 12582912. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.2.
  */
-static inline float onnxc_exp_parts_float(float x, float *low, uint32_t *power)
+static inline float onnxc_exp_rest_float(float x, float offset, uint32_t *power)
 {
-    float reduced_low;
-    const float r = onnxc_exp_reduce_float(x, &reduced_low, power);
-    const float high = 1.0f + r;
+    const float shifted = x * 1.4426950f + offset;
+    const float n = shifted - offset;
+    const float r = (x - n * 0.693359375f) - n * -2.1219444e-4f;
     float p = 0.0013838008f;
     p = p * r + 0.0083691655f;
     p = p * r + 0.041668102f;
     p = p * r + 0.16666517f;
     p = p * r + 0.49999994f;
 
-    const float rest = ((1.0f - high) + r) + (p * r * r + reduced_low);
-    const float result = high + rest;
-
-    *low = (high - result) + rest;
-    return result;
+    *power = onnxc_bits_of_float(shifted);
+    return p * r * r + r;
 }
 
 /* value * 2^(power - 254) by two factors that are powers of two, for power 104 to 382: a denormal
@@ -121,25 +108,31 @@ static inline float onnxc_scale_float(float value, uint32_t power)
     return value * onnxc_float_of_bits(half << 23) * onnxc_float_of_bits((power - half) << 23);
 }
 
-/* At most 0.8 ulp. */
+/* At most 1.05 ulp. */
 static inline float onnxc_exp_float(float x)
 {
-    float low;
     uint32_t power;
-    const float high = onnxc_exp_parts_float(x, &low, &power);
+    const float below = onnxc_select_float(x > 90.0f, 90.0f, x);
+    const float clamped = onnxc_select_float(below < -104.0f, -104.0f, below);
+    const float mantissa = 1.0f + onnxc_exp_rest_float(clamped, 12583166.0f, &power);
 
-    return onnxc_scale_float(high, power);
+    return onnxc_scale_float(mantissa, power - 0x4b400000u);
 }
 
-/* The larger; NaN where one is NaN, +0 of two zeros that differ: the bits of equal values differ
- * only there.
- */
+/* The bits of a value, but none of them where the condition is 1. */
+static inline uint32_t onnxc_unless_float(int condition, uint32_t bits)
+{
+    return bits & ((uint32_t)condition - 1u);
+}
+
+/* The larger; NaN where one is NaN, +0 of two zeros that differ: -min(-a, -b). */
 static inline float onnxc_max_float(float a, float b)
 {
-    const float equal = onnxc_float_of_bits(onnxc_bits_of_float(a) & onnxc_bits_of_float(b));
-    const float unordered = a >= b ? equal : a + b;
+    const uint32_t sign = 0x80000000u;
+    const uint32_t first = onnxc_unless_float(a < b, onnxc_bits_of_float(a) ^ sign);
+    const uint32_t second = onnxc_unless_float(b < a, onnxc_bits_of_float(b) ^ sign);
 
-    return a > b ? a : b > a ? b : unordered;
+    return onnxc_float_of_bits((first | second) ^ sign);
 }
 
 /* Constants, defined at the end of the file. */
@@ -148,54 +141,71 @@ static const float w_b[2]; /* "b" float[2] */
 static const float w_v[24]; /* "v" float[3][8] */
 static const float w_d[3]; /* "d" float[3] */
 
+/* here: zeros around */
+static ONNXC_KERNEL void border_0(float *restrict y)
+{
+    memset(y, 0, 7 * sizeof *y);
+    for (int32_t i = 0; i < 3; i++)
+        memset(y + 11 + i * 6, 0, 2 * sizeof *y);
+    memset(y + 29, 0, 7 * sizeof *y);
+}
+
+/* copy "image" float[1][1][4][4] -> "image" float[1][6][6][1]
+ * here: channels last */
+static ONNXC_KERNEL void copy_1(const float *restrict a, float *restrict out)
+{
+    for (int32_t i = 0; i < 4; i++) {
+        for (int32_t j = 0; j < 4; j++) {
+            out[i * 6 + j + 7] = a[i * 4 + j];
+        }
+    }
+}
+
 /* Conv-22 'conv': image float[1][1][4][4], w float[2][1][3][3], b float[2] -> c
  * float[1][2][4][4]
  * Relu-14 'relu': c float[1][2][4][4] -> r float[1][2][4][4] */
-static ONNXC_KERNEL void conv_relu_0(const float *restrict a, const float *restrict b,
+static ONNXC_KERNEL void conv_relu_2(const float *restrict a, const float *restrict b,
         const float *restrict c, float *restrict out)
 {
-    for (int32_t i = 0; i < 2; i++) {
+    for (int32_t i = 0; i < 4; i++) {
         for (int32_t j = 0; j < 4; j++) {
-            for (int32_t k = 0; k < 4; k++) {
+            for (int32_t k = 0; k < 2; k++) {
                 float sum0[4] = {0};
                 for (int32_t m = 0; m < 3; m++) {
                     for (int32_t n = 0; n < 3; n++) {
-                        const float v1 = j + m - 1 >= 0 && j + m - 1 < 4 && k + n - 1 >= 0
-                                && k + n - 1 < 4 ? a[j * 4 + k + m * 4 + n - 5] : 0.0f;
-                        sum0[n] += v1 * b[i * 9 + m * 3 + n];
+                        sum0[n] += a[i * 6 + j + m * 6 + n] * b[k * 9 + m * 3 + n];
                     }
                 }
                 for (int half = 2; half > 0; half /= 2)
                     for (int lane = 0; lane < half; lane++)
                         sum0[lane] += sum0[lane + half];
-                out[i * 16 + j * 4 + k] = onnxc_max_float(sum0[0] + c[i], 0.0f);
+                out[i * 8 + j * 2 + k] = onnxc_at_least_float(sum0[0] + c[k], 0.0f);
             }
         }
     }
 }
 
 /* MaxPool-22 'pool': r float[1][2][4][4] -> p float[1][2][2][2] */
-static ONNXC_KERNEL void max_pool_1(const float *restrict a, float *restrict out)
+static ONNXC_KERNEL void max_pool_3(const float *restrict a, float *restrict out)
 {
-    for (int32_t i = 0; i < 4; i++) {
+    for (int32_t i = 0; i < 2; i++) {
         for (int32_t j = 0; j < 2; j++) {
-            float acc0 = -INFINITY;
             for (int32_t k = 0; k < 2; k++) {
+                float acc0 = -INFINITY;
                 for (int32_t m = 0; m < 2; m++) {
-                    const float acc0_next = a[i * 8 + j * 2 + k * 4 + m];
-                    if (acc0_next > acc0 || isnan(acc0_next)
-                            || (acc0_next >= acc0 && !signbit(acc0_next)))
-                        acc0 = acc0_next;
+                    for (int32_t n = 0; n < 2; n++) {
+                        acc0 = onnxc_max_float(acc0, a[i + j * 16 + k * 4 + m * 8 + n * 2]);
+                    }
                 }
+                out[i * 4 + j * 2 + k] = acc0;
             }
-            out[i * 2 + j] = acc0;
         }
     }
 }
 
 /* Flatten-25 'flat': p float[1][2][2][2] -> f float[1][8]
  * Gemm-13 'dense': f float[1][8], v float[3][8], d float[3] -> scores float[1][3] */
-static ONNXC_KERNEL void flatten_gemm_2(const float *restrict a, const float *restrict b,
+static ONNXC_KERNEL void flatten_gemm_4(const float *restrict a, const float *restrict b,
         const float *restrict c, float *restrict out)
 {
     for (int32_t i = 0; i < 3; i++) {
@@ -212,21 +222,18 @@ static ONNXC_KERNEL void flatten_gemm_2(const float *restrict a, const float *re
 
 /* Softmax-13 'softmax': scores float[1][3] -> probability float[1][3]
  * here: largest element */
-static ONNXC_KERNEL void softmax_3(const float *restrict a, float *restrict out)
+static ONNXC_KERNEL void softmax_5(const float *restrict a, float *restrict out)
 {
     float acc0 = -INFINITY;
     for (int32_t i = 0; i < 3; i++) {
-        const float acc0_next = a[i];
-        if (acc0_next > acc0 || isnan(acc0_next)
-                || (acc0_next >= acc0 && !signbit(acc0_next)))
-            acc0 = acc0_next;
+        acc0 = onnxc_max_float(acc0, a[i]);
     }
     out[0] = acc0;
 }
 
 /* Softmax-13 'softmax': scores float[1][3] -> probability float[1][3]
  * here: exponentials */
-static ONNXC_KERNEL void softmax_4(const float *restrict a, float *restrict out)
+static ONNXC_KERNEL void softmax_6(const float *restrict a, float *restrict out)
 {
     for (int32_t i = 0; i < 3; i++) {
         out[i] = onnxc_exp_float(out[i] - a[i * 0]);
@@ -235,7 +242,7 @@ static ONNXC_KERNEL void softmax_4(const float *restrict a, float *restrict out)
 
 /* Softmax-13 'softmax': scores float[1][3] -> probability float[1][3]
  * here: their sum */
-static ONNXC_KERNEL void softmax_5(const float *restrict a, float *restrict out)
+static ONNXC_KERNEL void softmax_7(const float *restrict a, float *restrict out)
 {
     float sum0[4] = {0};
     for (int32_t i = 0; i < 3; i++) {
@@ -248,7 +255,7 @@ static ONNXC_KERNEL void softmax_5(const float *restrict a, float *restrict out)
 }
 
 /* Softmax-13 'softmax': scores float[1][3] -> probability float[1][3] */
-static ONNXC_KERNEL void softmax_6(const float *restrict a, const float *restrict b,
+static ONNXC_KERNEL void softmax_8(const float *restrict a, const float *restrict b,
         float *restrict out)
 {
     for (int32_t i = 0; i < 3; i++) {
@@ -269,27 +276,30 @@ onnxc_status network_run(const float image[16], float probability[3], network_wo
     if ((uintptr_t)arena % 64 != 0)
         return ONNXC_MISALIGNED_WORKSPACE;
 #endif
-    float *const r = (float *)(void *)(arena + 0); /* "r" float[1][2][4][4] */
+    float *const image_2 = (float *)(void *)(arena + 128); /* "image" float[1][6][6][1] */
+    float *const r = (float *)(void *)(arena + 0); /* "r" float[1][4][4][2] */
     float *const p = (float *)(void *)(arena + 128); /* "p" float[1][2][2][2] */
     float *const scores = (float *)(void *)(arena + 0); /* "scores" float[1][3] */
     float *const largest_element = (float *)(void *)(arena + 64); /* float[1][1] */
     float *const exponentials = (float *)(void *)(arena + 0); /* float[1][3] */
     float *const their_sum = (float *)(void *)(arena + 64); /* float[1][1] */
 
+    border_0(image_2);
+    copy_1(image, image_2);
     /* Conv-22 'conv', Relu-14 'relu' */
-    conv_relu_0(image, w_w, w_b, r);
+    conv_relu_2(image_2, w_w, w_b, r);
     /* MaxPool-22 'pool' */
-    max_pool_1(r, p);
+    max_pool_3(r, p);
     /* Flatten-25 'flat', Gemm-13 'dense' */
-    flatten_gemm_2(p, w_v, w_d, scores);
+    flatten_gemm_4(p, w_v, w_d, scores);
     /* Softmax-13 'softmax': largest element */
-    softmax_3(scores, largest_element);
+    softmax_5(scores, largest_element);
     /* Softmax-13 'softmax': exponentials */
-    softmax_4(largest_element, exponentials);
+    softmax_6(largest_element, exponentials);
     /* Softmax-13 'softmax': their sum */
-    softmax_5(exponentials, their_sum);
+    softmax_7(exponentials, their_sum);
     /* Softmax-13 'softmax' */
-    softmax_6(exponentials, their_sum, probability);
+    softmax_8(exponentials, their_sum, probability);
 
     return ONNXC_OK;
 }

@@ -6,16 +6,16 @@
  *
  * input   image: float[1][1][4][4] "image"
  * output  probability: float[1][3] "probability"
- * workspace 160 bytes, constants 188 bytes
+ * workspace 272 bytes, constants 188 bytes
  */
-#if defined(NETWORK_INTERFACE) && NETWORK_INTERFACE != 0xfb916693u
+#if defined(NETWORK_INTERFACE) && NETWORK_INTERFACE != 0x7116ff4eu
 #error "another model has the macros NETWORK_*: give one of them another name"
 #endif
 #ifndef NETWORK_H
 #define NETWORK_H
 
 /* The .c checks that it was made together with this file. */
-#define NETWORK_INTERFACE 0xfb916693u
+#define NETWORK_INTERFACE 0x7116ff4eu
 
 #ifndef ONNXC_CFFI
 #include <stddef.h>
@@ -34,7 +34,9 @@ typedef enum onnxc_status {
     ONNXC_INDEX_OUT_OF_RANGE = 2,
     ONNXC_DIVISION_BY_ZERO = 4,
     ONNXC_SHAPE_MISMATCH = 8,
-    ONNXC_VALUE_OUT_OF_RANGE = 16
+    ONNXC_VALUE_OUT_OF_RANGE = 16,
+    ONNXC_MISALIGNED_WEIGHTS = 32,
+    ONNXC_WEIGHTS_MISMATCH = 64
 } onnxc_status;
 #endif
 
@@ -49,7 +51,7 @@ typedef enum onnxc_status {
 #define NETWORK_OUTPUT_PROBABILITY_RANK 2
 #define NETWORK_OUTPUT_PROBABILITY_SHAPE {1, 3}
 
-#define NETWORK_WORKSPACE_BYTES 160
+#define NETWORK_WORKSPACE_BYTES 272
 #define NETWORK_WORKSPACE_ALIGNMENT 64
 
 #if defined(__GNUC__) && !defined(__TINYC__)
@@ -64,7 +66,7 @@ typedef enum onnxc_status {
 typedef union network_workspace network_workspace;
 #else
 typedef union network_workspace {
-    unsigned char bytes[160 + NETWORK_SLACK];
+    unsigned char bytes[272 + NETWORK_SLACK];
     int64_t align;
 } NETWORK_ALIGNED network_workspace;
 #endif

@@ -12,7 +12,10 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__OPTIMIZE__) && defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic", "no-math-errno")
+#if __GNUC__ >= 8
+#pragma GCC optimize("no-loop-interchange") /* loops over lanes stay the inner ones */
+#endif
 #endif
 
 /* Kernels stay functions: they use the workspace as memory of several types, one after the other,

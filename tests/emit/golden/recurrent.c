@@ -12,7 +12,10 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__OPTIMIZE__) && defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic", "no-math-errno")
+#if __GNUC__ >= 8
+#pragma GCC optimize("no-loop-interchange") /* loops over lanes stay the inner ones */
+#endif
 #endif
 
 /* Kernels stay functions: they use the workspace as memory of several types, one after the other,
@@ -27,7 +30,7 @@
 #define ONNXC_KERNEL
 #endif
 
-#if RECURRENT_INTERFACE != 0xeb7c7597u
+#if RECURRENT_INTERFACE != 0x275a297fu
 #error "this file and the header of recurrent are not of the same model"
 #endif
 #ifndef RECURRENT_WORKSPACE_ATTR
@@ -65,6 +68,24 @@ static inline float onnxc_abs_float(float x)
     return onnxc_float_of_bits(onnxc_bits_of_float(x) & 0x7fffffffu);
 }
 
+/* exp(x) = (1 + result) * 2^n, x in [-104, 90]; the low nine bits of *power are those of n + offset
+ * - 12582912. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.2.
+ */
+static inline float onnxc_exp_rest_float(float x, float offset, uint32_t *power)
+{
+    const float shifted = x * 1.4426950f + offset;
+    const float n = shifted - offset;
+    const float r = (x - n * 0.693359375f) - n * -2.1219444e-4f;
+    float p = 0.0013838008f;
+    p = p * r + 0.0083691655f;
+    p = p * r + 0.041668102f;
+    p = p * r + 0.16666517f;
+    p = p * r + 0.49999994f;
+
+    *power = onnxc_bits_of_float(shifted);
+    return p * r * r + r;
+}
+
 /* condition, 0 or 1, ? yes : no by a mask: from a conditional expression gcc may make a branch
  * around, or copies of, the computation of one or of what follows.
  */
@@ -76,84 +97,23 @@ static inline float onnxc_select_float(int condition, float yes, float no)
                                (onnxc_bits_of_float(no) & ~mask));
 }
 
-/* exp(x) = (1 + (result + *low)) * 2^(*power - 254), x clamped to [-104, 90]. The integer is read
- * from the bits of a sum with 1.5 * 2^23, so that a NaN is never converted. The parts of ln 2 are
- * 355 / 512, whose products are exact, and the rest. Without *low, result is as good as a float can
- * be.
- */
-static inline float onnxc_exp_reduce_float(float x, float *low, uint32_t *power)
+/* exp(-|x|); at most 1.05 ulp. A denormal result is rounded once, from 2^32 times as much. */
+static inline float onnxc_exp_below_float(float x)
 {
-    const float below = onnxc_select_float(x > 90.0f, 90.0f, x);
-    const float clamped = onnxc_select_float(below < -104.0f, -104.0f, below);
-    const float shifted = clamped * 1.4426950f + 12583166.0f;
-    const float n = shifted - 12583166.0f;
-    const float high = clamped - n * 0.693359375f;
-    const float rest = n * -2.1219444e-4f;
-    const float reduced = high - rest;
+    uint32_t power;
+    const float magnitude = onnxc_abs_float(x);
+    const float clamped = onnxc_select_float(magnitude > 104.0f, 104.0f, magnitude);
+    const float mantissa = 1.0f + onnxc_exp_rest_float(-clamped, 12583071.0f, &power);
 
-    *power = onnxc_bits_of_float(shifted) - 0x4b400000u;
-    *low = (high - reduced) - rest;
-    return reduced;
+    return mantissa * onnxc_float_of_bits(power << 23) * 2.3283064e-10f;
 }
 
-/* exp(x) = (result + *low) * 2^(*power - 254), result rounded. The polynomial is (exp(r) - 1 - r) /
- * r^2, |r| <= 0.347, error 2^-28.2.
- */
-static inline float onnxc_exp_parts_float(float x, float *low, uint32_t *power)
-{
-    float reduced_low;
-    const float r = onnxc_exp_reduce_float(x, &reduced_low, power);
-    const float high = 1.0f + r;
-    float p = 0.0013838008f;
-    p = p * r + 0.0083691655f;
-    p = p * r + 0.041668102f;
-    p = p * r + 0.16666517f;
-    p = p * r + 0.49999994f;
-
-    const float rest = ((1.0f - high) + r) + (p * r * r + reduced_low);
-    const float result = high + rest;
-
-    *low = (high - result) + rest;
-    return result;
-}
-
-/* value * 2^(power - 254) by two factors that are powers of two, for power 104 to 382: a denormal
- * result is rounded once.
- */
-static inline float onnxc_scale_float(float value, uint32_t power)
-{
-    const uint32_t half = power >> 1;
-
-    return value * onnxc_float_of_bits(half << 23) * onnxc_float_of_bits((power - half) << 23);
-}
-
-/* At most 1.25 ulp: t / (1 + t) or 1 / (1 + t) with t = exp(-|x|); t and the sum are kept in two
- * parts, and the lower ones correct the quotient.
- */
+/* At most 2.3 ulp: t / (1 + t) or 1 / (1 + t) with t = exp(-|x|). */
 static inline float onnxc_sigmoid_float(float x)
 {
-    float low;
-    uint32_t power;
-    const float high = onnxc_exp_parts_float(-onnxc_abs_float(x), &low, &power);
-    const float t = onnxc_scale_float(high, power);
-    const float t_low = onnxc_scale_float(low, power);
-    const float sum = 1.0f + t;
-    const float sum_low = ((1.0f - sum) + t) + t_low;
-    const float quotient = onnxc_select_float(x < 0.0f, t, 1.0f) / sum;
-    const float inverse = onnxc_select_float(x < 0.0f, 1.0f - quotient, quotient);
-    const float rest = onnxc_select_float(x < 0.0f, t_low, 0.0f) - quotient * sum_low;
+    const float t = onnxc_exp_below_float(x);
 
-    return quotient + rest * inverse;
-}
-
-/* At most 0.8 ulp. */
-static inline float onnxc_exp_float(float x)
-{
-    float low;
-    uint32_t power;
-    const float high = onnxc_exp_parts_float(x, &low, &power);
-
-    return onnxc_scale_float(high, power);
+    return onnxc_select_float(x < 0.0f, t, 1.0f) / (1.0f + t);
 }
 
 /* magnitude, which has no sign, with the sign of value. */
@@ -163,26 +123,19 @@ static inline float onnxc_signed_float(float magnitude, float value)
                                (onnxc_bits_of_float(value) & 0x80000000u));
 }
 
-/* At most 1.15 ulp. Below 1 a polynomial, (tanh(x) / x - 1) / x^2, error 2^-27.6; above it 1 - 2 /
- * (exp(2 |x|) + 1), which is 1 from 10 on.
+/* At most 2.6 ulp: with t = exp(-2 |x|), which is nothing from 10 on, (1 - t) / (1 + t). With 2^n =
+ * a and the mantissa 1 + q of t, 1 - t is (1 - a) - a * q, exact where it is small.
  */
 static inline float onnxc_tanh_float(float x)
 {
+    uint32_t power;
     const float magnitude = onnxc_abs_float(x);
     const float y = onnxc_select_float(magnitude > 10.0f, 10.0f, magnitude);
-    const float t = onnxc_exp_float(2.0f * y);
-    const float large = 1.0f - 2.0f / (t + 1.0f);
-    const float z = x * x;
-    float p = -0.00035859982f;
-    p = p * z + 0.0023018941f;
-    p = p * z - 0.007946853f;
-    p = p * z + 0.021487178f;
-    p = p * z - 0.053879987f;
-    p = p * z + 0.13332348f;
-    p = p * z - 0.33333296f;
-    const float small = magnitude + magnitude * (p * z);
+    const float q = onnxc_exp_rest_float(-2.0f * y, 12583039.0f, &power);
+    const float a = onnxc_float_of_bits(power << 23);
+    const float difference = (1.0f - a) - a * q;
 
-    return onnxc_signed_float(onnxc_select_float(magnitude < 1.0f, small, large), x);
+    return onnxc_signed_float(difference / (2.0f - difference), x);
 }
 
 /* Constants, defined at the end of the file. */
@@ -218,26 +171,24 @@ static ONNXC_KERNEL void lstm_1(float *restrict out)
 static ONNXC_KERNEL void lstm_2(const int64_t *restrict a, const float *restrict b,
         const float *restrict c, const float *restrict d, float *restrict out)
 {
-    for (int32_t i = 0; i < 8; i++) {
-        float sum0[2] = {0};
-        for (int32_t j = 0; j < 2; j++) {
-            sum0[j] += c[j] * d[i * 2 + j];
+    float sum0[8] = {0};
+    for (int32_t j = 0; j < 2; j++) {
+        for (int32_t i = 0; i < 8; i++) {
+            sum0[i] += c[j] * d[i * 2 + j];
         }
-        for (int half = 1; half > 0; half /= 2)
-            for (int lane = 0; lane < half; lane++)
-                sum0[lane] += sum0[lane + half];
-        out[i] = b[i + a[0] * 8] + sum0[0];
+    }
+    for (int32_t i = 0; i < 8; i++) {
+        out[i] = b[i + a[0] * 8] + sum0[i];
     }
 }
 
 /* LSTM-22 'lstm': x float[3][1][1], w float[1][8][1], r float[1][8][2] -> last
  * float[1][1][2]
  * here: the cell state */
-static ONNXC_KERNEL void lstm_3(const float *restrict a, const float *restrict b,
-        float *restrict out)
+static ONNXC_KERNEL void lstm_3(const float *restrict a, float *restrict out)
 {
     for (int32_t i = 0; i < 2; i++) {
-        out[i] = (onnxc_sigmoid_float(a[i + 4]) * b[i]) + (onnxc_sigmoid_float(a[i])
+        out[i] = (onnxc_sigmoid_float(a[i + 4]) * out[i]) + (onnxc_sigmoid_float(a[i])
                 * onnxc_tanh_float(a[i + 6]));
     }
 }
@@ -275,13 +226,11 @@ onnxc_status recurrent_run(const float x[3], float last[2], recurrent_workspace 
         return ONNXC_MISALIGNED_WORKSPACE;
 #endif
     float *const inputs_of_all_times = (float *)(void *)(arena + 0); /* float[3][1][8] */
-    float *const initial_state = (float *)(void *)(arena + 192); /* float[1][2] */
-    float *const initial_state_2 = (float *)(void *)(arena + 256); /* float[1][2] */
-    int64_t *const part = (int64_t *)(void *)(arena + 320); /* int64 */
-    float *const cell_state = (float *)(void *)(arena + 384); /* float[1][2] */
-    float *const state = (float *)(void *)(arena + 448); /* float[1][2] */
+    float *const initial_state = (float *)(void *)(arena + 96); /* float[1][2] */
+    float *const initial_state_2 = (float *)(void *)(arena + 104); /* float[1][2] */
+    int64_t *const part = (int64_t *)(void *)(arena + 144); /* int64 */
     float *const last_state = (float *)(void *)(arena + 0); /* float[1][1][2] */
-    float *const gates_sums = (float *)(void *)(arena + 128); /* float[1][8] */
+    float *const gates_sums = (float *)(void *)(arena + 112); /* float[1][8] */
 
     /* LSTM-22 'lstm': the inputs of all times, by W */
     lstm_0(x, w_w, inputs_of_all_times);
@@ -294,11 +243,9 @@ onnxc_status recurrent_run(const float x[3], float last[2], recurrent_workspace 
         /* LSTM-22 'lstm': the gates' sums */
         lstm_2(part, inputs_of_all_times, initial_state, w_r, gates_sums);
         /* LSTM-22 'lstm': the cell state */
-        lstm_3(gates_sums, initial_state_2, cell_state);
+        lstm_3(gates_sums, initial_state_2);
         /* LSTM-22 'lstm': the state */
-        lstm_4(gates_sums, cell_state, state);
-        memcpy(initial_state, state, 2 * sizeof *initial_state);
-        memcpy(initial_state_2, cell_state, 2 * sizeof *initial_state_2);
+        lstm_4(gates_sums, initial_state_2, initial_state);
     }
     /* LSTM-22 'lstm': the last state */
     lstm_5(initial_state, last);

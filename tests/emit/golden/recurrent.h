@@ -6,16 +6,16 @@
  *
  * input   x: float[3][1][1] "x"
  * output  last: float[1][1][2] "last"
- * workspace 456 bytes, constants 96 bytes
+ * workspace 152 bytes, constants 96 bytes
  */
-#if defined(RECURRENT_INTERFACE) && RECURRENT_INTERFACE != 0xeb7c7597u
+#if defined(RECURRENT_INTERFACE) && RECURRENT_INTERFACE != 0x275a297fu
 #error "another model has the macros RECURRENT_*: give one of them another name"
 #endif
 #ifndef RECURRENT_H
 #define RECURRENT_H
 
 /* The .c checks that it was made together with this file. */
-#define RECURRENT_INTERFACE 0xeb7c7597u
+#define RECURRENT_INTERFACE 0x275a297fu
 
 #ifndef ONNXC_CFFI
 #include <stddef.h>
@@ -34,7 +34,9 @@ typedef enum onnxc_status {
     ONNXC_INDEX_OUT_OF_RANGE = 2,
     ONNXC_DIVISION_BY_ZERO = 4,
     ONNXC_SHAPE_MISMATCH = 8,
-    ONNXC_VALUE_OUT_OF_RANGE = 16
+    ONNXC_VALUE_OUT_OF_RANGE = 16,
+    ONNXC_MISALIGNED_WEIGHTS = 32,
+    ONNXC_WEIGHTS_MISMATCH = 64
 } onnxc_status;
 #endif
 
@@ -49,7 +51,7 @@ typedef enum onnxc_status {
 #define RECURRENT_OUTPUT_LAST_RANK 3
 #define RECURRENT_OUTPUT_LAST_SHAPE {1, 1, 2}
 
-#define RECURRENT_WORKSPACE_BYTES 456
+#define RECURRENT_WORKSPACE_BYTES 152
 #define RECURRENT_WORKSPACE_ALIGNMENT 64
 
 #if defined(__GNUC__) && !defined(__TINYC__)
@@ -64,7 +66,7 @@ typedef enum onnxc_status {
 typedef union recurrent_workspace recurrent_workspace;
 #else
 typedef union recurrent_workspace {
-    unsigned char bytes[456 + RECURRENT_SLACK];
+    unsigned char bytes[152 + RECURRENT_SLACK];
     int64_t align;
 } RECURRENT_ALIGNED recurrent_workspace;
 #endif

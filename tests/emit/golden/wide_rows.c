@@ -10,7 +10,10 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__OPTIMIZE__) && defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic")
+#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic", "no-math-errno")
+#if __GNUC__ >= 8
+#pragma GCC optimize("no-loop-interchange") /* loops over lanes stay the inner ones */
+#endif
 #endif
 
 /* Kernels stay functions: they use the workspace as memory of several types, one after the other,
@@ -32,6 +35,132 @@
 #define WIDE_ROWS_WORKSPACE_ATTR /* of the static workspace, such as a section */
 #endif
 
+/* Kernels on vectors, with products fused into sums where the processor can.
+ * On x86-64 they are built for AVX-512, AVX2 and SSE2, and the run function takes the best that the
+ * processor has; WIDE_ROWS_NO_DISPATCH leaves what the compiler's own flags (-march) say.
+ */
+#undef ONNXC_UNROLL
+#undef ONNXC_PREFETCH
+#undef ONNXC_INLINE
+#undef ONNXC_TUNED
+#undef ONNXC_LANES
+#if defined(__GNUC__) && !defined(__TINYC__)
+#define ONNXC_UNROLL _Pragma("GCC unroll 32")
+#define ONNXC_PREFETCH(p, floats) \
+    __builtin_prefetch((const void *)((uintptr_t)(p) + 4u * (floats)), 0, 3)
+#define ONNXC_INLINE inline __attribute__((always_inline))
+#else
+#define ONNXC_UNROLL
+#define ONNXC_PREFETCH(p, floats) ((void)0)
+#define ONNXC_INLINE inline
+#endif
+#define ONNXC_TUNED ONNXC_KERNEL
+#if !defined(__GNUC__) || defined(__TINYC__)
+#define ONNXC_LANES 1
+#elif defined(__SSE2__) || defined(__ARM_NEON) || defined(__wasm_simd128__) || defined(__VSX__)
+#define ONNXC_LANES 4
+#else
+#define ONNXC_LANES 1
+#endif
+
+#undef ONNXC_AVX512
+#undef ONNXC_AVX2
+#undef ONNXC_BASE
+#undef ONNXC_VARIANT
+#if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
+#define ONNXC_AVX512 1
+#define ONNXC_AVX2 0
+#define ONNXC_BASE 0
+#elif ONNXC_LANES > 1 && defined(__x86_64__) && !defined(WIDE_ROWS_NO_DISPATCH)
+#define ONNXC_AVX512 1
+#define ONNXC_AVX2 1
+#define ONNXC_BASE 1
+#elif defined(__AVX2__) && defined(__FMA__)
+#define ONNXC_AVX512 0
+#define ONNXC_AVX2 1
+#define ONNXC_BASE 0
+#else
+#define ONNXC_AVX512 0
+#define ONNXC_AVX2 0
+#define ONNXC_BASE 1
+#endif
+#if ONNXC_AVX512 && ONNXC_AVX2
+#define ONNXC_VARIANT(kernel) (level > 1 ? kernel##_avx512 : level > 0 ? kernel##_avx2 : kernel)
+#elif ONNXC_AVX512
+#define ONNXC_VARIANT(kernel) kernel##_avx512
+#elif ONNXC_AVX2
+#define ONNXC_VARIANT(kernel) kernel##_avx2
+#else
+#define ONNXC_VARIANT(kernel) kernel
+#endif
+
+/* 2 for AVX-512, 1 for AVX2, else 0. */
+static inline int onnxc_level(void)
+{
+#if ONNXC_AVX512 && ONNXC_AVX2
+    const int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")
+            && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+
+    return wide ? 2 : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return ONNXC_AVX512 * 2 + ONNXC_AVX2;
+#endif
+}
+
+#undef ONNXC_LANES_AVX512
+#undef ONNXC_UNROLL_AVX512
+#undef ONNXC_PREFETCH_AVX512
+#undef ONNXC_INLINE_AVX512
+#undef ONNXC_TUNED_AVX512
+#define ONNXC_LANES_AVX512 16
+#define ONNXC_UNROLL_AVX512 ONNXC_UNROLL
+#define ONNXC_PREFETCH_AVX512 ONNXC_PREFETCH
+#define ONNXC_INLINE_AVX512 \
+    inline __attribute__((always_inline, target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
+#define ONNXC_TUNED_AVX512 \
+    ONNXC_KERNEL __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
+
+#undef ONNXC_LANES_AVX2
+#undef ONNXC_UNROLL_AVX2
+#undef ONNXC_PREFETCH_AVX2
+#undef ONNXC_INLINE_AVX2
+#undef ONNXC_TUNED_AVX2
+#define ONNXC_LANES_AVX2 8
+#define ONNXC_UNROLL_AVX2 ONNXC_UNROLL
+#define ONNXC_PREFETCH_AVX2 ONNXC_PREFETCH
+#define ONNXC_INLINE_AVX2 \
+    inline __attribute__((always_inline, target("avx2,fma")))
+#define ONNXC_TUNED_AVX2 \
+    ONNXC_KERNEL __attribute__((target("avx2,fma")))
+
+/* The functions of a kernel of plain loops, each around the same body. */
+#undef ONNXC_EACH
+#undef ONNXC_EACH_AVX512
+#undef ONNXC_EACH_AVX2
+#undef ONNXC_EACH_BASE
+#if ONNXC_AVX512
+#define ONNXC_EACH_AVX512(type, run, kernel, parameters, arguments) \
+    static ONNXC_TUNED_AVX512 type kernel##_avx512 parameters { run kernel##_body arguments; }
+#else
+#define ONNXC_EACH_AVX512(type, run, kernel, parameters, arguments)
+#endif
+#if ONNXC_AVX2
+#define ONNXC_EACH_AVX2(type, run, kernel, parameters, arguments) \
+    static ONNXC_TUNED_AVX2 type kernel##_avx2 parameters { run kernel##_body arguments; }
+#else
+#define ONNXC_EACH_AVX2(type, run, kernel, parameters, arguments)
+#endif
+#if ONNXC_BASE
+#define ONNXC_EACH_BASE(type, run, kernel, parameters, arguments) \
+    static ONNXC_KERNEL type kernel parameters { run kernel##_body arguments; }
+#else
+#define ONNXC_EACH_BASE(type, run, kernel, parameters, arguments)
+#endif
+#define ONNXC_EACH(type, run, kernel, parameters, arguments) \
+    ONNXC_EACH_AVX512(type, run, kernel, parameters, arguments) \
+    ONNXC_EACH_AVX2(type, run, kernel, parameters, arguments) \
+    ONNXC_EACH_BASE(type, run, kernel, parameters, arguments)
+
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wfloat-equal" /* where floats are compared, it is the operator */
@@ -52,7 +181,7 @@ static ONNXC_KERNEL void equal_0(const float *restrict a, float *restrict out)
 /* Equal-19 'rows': x float[1000][3], row float[3] -> same bool[1000][3]
  * Equal-19 'y': same bool[1000][3], flag bool[1] -> y bool[1000][3]
  * here: 64 rows at a time, against the repeated row */
-static ONNXC_KERNEL void equal_1(const float *restrict a, const float *restrict b,
+static ONNXC_INLINE void equal_1_body(const float *restrict a, const float *restrict b,
         const uint8_t *restrict c, uint8_t *restrict out)
 {
     for (int32_t i = 0; i < 15; i++) {
@@ -61,6 +190,9 @@ static ONNXC_KERNEL void equal_1(const float *restrict a, const float *restrict 
         }
     }
 }
+
+ONNXC_EACH(void,, equal_1, (const float *restrict a, const float *restrict b,
+        const uint8_t *restrict c, uint8_t *restrict out), (a, b, c, out))
 
 /* Equal-19 'rows': x float[1000][3], row float[3] -> same bool[1000][3]
  * Equal-19 'y': same bool[1000][3], flag bool[1] -> y bool[1000][3]
@@ -83,6 +215,7 @@ static ONNXC_KERNEL void equal_2(const float *restrict a, const float *restrict 
 onnxc_status wide_rows_run(const float x[3000], const float row[3], const uint8_t flag[1],
         uint8_t y[3000], wide_rows_workspace *workspace)
 {
+    const int level = onnxc_level();
     if (!workspace)
         return ONNXC_MISALIGNED_WORKSPACE;
 #if WIDE_ROWS_SLACK > 0
@@ -95,11 +228,12 @@ onnxc_status wide_rows_run(const float x[3000], const float row[3], const uint8_
         return ONNXC_MISALIGNED_WORKSPACE;
 #endif
     float *const row_of_3 = (float *)(void *)(arena + 0); /* float[192] */
+    (void)level;
 
     /* Equal-19 'rows', Equal-19 'y': the row of 3, repeated 64 times */
     equal_0(row, row_of_3);
     /* Equal-19 'rows', Equal-19 'y': 64 rows at a time, against the repeated row */
-    equal_1(x, row_of_3, flag, y);
+    ONNXC_VARIANT(equal_1)(x, row_of_3, flag, y);
     /* Equal-19 'rows', Equal-19 'y': the rows left over */
     equal_2(x, row, flag, y);
 

@@ -1,0 +1,117 @@
+"""The kernels for processors without vectors as C: each layer's own, or shared between layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from onnxc.emit.text import render
+from onnxc.emit.vectors import vector_lines
+from onnxc.kernel import Micro
+from onnxc.target import Variant
+from onnxc.tuned.scalar_depthwise import Sliding
+from onnxc.tuned.scalar_shared import MOST_TAPS, PIXELS, SINGLE, Shared
+from onnxc.tuned.scalar_windows import PANEL, Windows
+
+CALLED: Final = {
+    "row": ("named", "row"),
+    "windows": ("named", "taps", "tile", "filter", "windows"),
+}
+"""Of each function that layers call, those of kernels/shared_windows.c.j2 that it is made of."""
+
+
+def _windows(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
+    p: Windows = step.parameters
+
+    def value(pixel: int, lane: int) -> str:
+        row, column = (f"p + {pixel}" if pixel else "p"), (f"n + {lane}" if lane else "n")
+        return _finished(step, function, f"sum_{pixel}_{lane}", p.moves, row, column)
+
+    return _own("windows", step, function, comment, value)
+
+
+def _depthwise(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
+    p: Sliding = step.parameters
+    pixel = "(y - out) / pixel"
+    value = _finished(step, function, "sum", p.moves, pixel, "c")
+    return _own("depthwise", step, function, comment, value)
+
+
+def _own(kind: str, step: Micro, function: str, comment: Sequence[str], value: Any) -> str:
+    """The functions of one layer: what becomes of a sum, and the sums."""
+    kernel = render(
+        f"kernels/{kind}_scalar.c.j2",
+        p=step.parameters,
+        name=function,
+        comment=comment,
+        parameters="".join(f"const float *restrict {name}, " for name in _addends(step)),
+        value=value,
+    )
+    return _finish(step, function) + kernel
+
+
+def _finish(step: Micro, function: str) -> str:
+    """Nothing where a sum is stored as it is."""
+    if step.epilogue is step.total:
+        return ""
+    names = _addends(step)
+    lines = vector_lines(step.epilogue, step.total, dict(zip(step.addends, names, strict=True)))
+    return render("kernels/finish_scalar.c.j2", function=function, addends=names, epilogue=lines)
+
+
+def _finished(
+    step: Micro,
+    function: str,
+    total: str,
+    moves: Sequence[tuple[int, int]],
+    pixel: str,
+    lane: str,
+) -> str:
+    """What is stored for a sum, whose pixel and lane are C expressions."""
+    if step.epilogue is step.total:
+        return total
+    arguments = [total]
+    for name, (across, along) in zip(_addends(step), moves, strict=True):
+        terms = [f"({pixel}) * {across}"] if across else []
+        terms += [lane] if along else []
+        arguments.append(f"{name}[{' + '.join(terms) or '0'}]")
+    return f"{function}_finish({', '.join(arguments)})"
+
+
+def _shared(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
+    """A function that has the sums computed and then applies the epilogue to what is stored."""
+    p: Shared = step.parameters
+    names = _addends(step)
+    loads = {load: f"{name}[i]" for load, name in zip(step.addends, names, strict=True)}
+    zeros = [] if p.function == "row" else ["zeros"]
+    return render(
+        "kernels/shared_scalar.c.j2",
+        function=function,
+        comment=comment,
+        core=f"onnxc_{p.function}",
+        arguments=["x", "w", *zeros, "layer"],
+        addends=names,
+        epilogue=vector_lines(step.epilogue, step.total, loads),
+    )
+
+
+def shared_texts(steps: Sequence[Micro]) -> list[str]:
+    """The functions that layers share, each once, before what calls it."""
+    shared = [step.parameters for step in steps if isinstance(step.parameters, Shared)]
+    names = dict.fromkeys(part for called in shared for part in CALLED[called.function])
+    values = {
+        **{"pixels": PIXELS, "panel": PANEL, "most_taps": MOST_TAPS, "single": SINGLE},
+        "numbers": shared[0].numbers if shared else (),
+    }
+    return [render("kernels/shared_windows.c.j2", function=name, **values) for name in names]
+
+
+def _addends(step: Micro) -> list[str]:
+    return [f"e{n}" for n in range(len(step.addends))]
+
+
+RENDERERS: Final[dict[str, Callable[..., str]]] = {
+    "windows_scalar": _windows,
+    "depthwise_scalar": _depthwise,
+    "shared_scalar": _shared,
+}

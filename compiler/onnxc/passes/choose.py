@@ -1,0 +1,93 @@
+"""choose: a tuned kernel in place of the plain loops that it computes, where one is made for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from onnxc.expression import Axis, Buffer, Fold, along, load
+from onnxc.kernel import Loops, Micro, Program, Step, map_loops
+from onnxc.passes.merge_axes import merged
+from onnxc.target import Target
+from onnxc.traversal import axes_read, replace_loads, replace_subexpression
+from onnxc.tuned.contraction import contraction
+from onnxc.tuned.depthwise import depthwise
+from onnxc.tuned.gemv import gemv
+from onnxc.tuned.product import Product, only_fold, product_of
+from onnxc.tuned.recurrent import with_recurrent_kernels
+from onnxc.tuned.scalar import is_scalar
+from onnxc.tuned.scalar_layers import scalar
+from onnxc.tuned.winograd import winograd
+
+ROWS: Final = 4
+"""Rows for which it pays to lay the other operand out anew."""
+KERNELS: Final[tuple[Callable[[Product, Target], Micro | None], ...]] = (
+    gemv,
+    depthwise,
+    winograd,
+    contraction,
+)
+
+
+def choose(program: Program) -> Program:
+    target = program.target
+    if target is None:
+        return program
+    steps = with_recurrent_kernels(program.steps, target)
+    return map_loops(replace(program, steps=steps), lambda loops: chosen(loops, target))
+
+
+def chosen(loops: Loops, target: Target) -> list[Step]:
+    """One step; several where vectors cannot read an operand, or compute what follows the sums."""
+    step = merged(loops)
+    if is_scalar(target) and (single := scalar(step, target)):
+        return [single]
+    product = product_of(step)
+    if product is not None:
+        before, readable = _readable(step, product)
+        found = tuned(readable, target)
+        if found is not None:
+            return [*before, found]
+    fold = only_fold(step)
+    axes = () if fold is None else _axes_of(fold, step)
+    if fold is None or fold is step.value or not axes:
+        return [loops]
+    sums = Buffer("", tuple(axis.extent for axis in axes), fold.dtype, "workspace")
+    walks = tuple(map(along, axes))
+    first = chosen(replace(step, out=sums, where=walks, axes=axes, value=fold), target)
+    if not any(isinstance(part, Micro) for part in first):
+        return [loops]
+    value = replace_subexpression(step.value, fold, load(sums, walks))
+    return [*first, replace(step, value=value, role=step.role or "what follows the sums")]
+
+
+def _axes_of(fold: Fold, step: Loops) -> tuple[Axis, ...]:
+    """The loops around a fold that move it; none where something else moves it too."""
+    moved = axes_read(fold) - set(fold.axes)
+    return tuple(axis for axis in step.axes if axis in moved) if moved <= set(step.axes) else ()
+
+
+def _readable(step: Loops, product: Product) -> tuple[list[Step], Loops]:
+    """What lays a run-time operand out row by row, where it lies by columns, and the step after."""
+    panel, lanes = product.panel, product.lanes
+    given = panel.buffer.data is None and not product.rows.flat.stride(lanes)
+    rows = math.prod(axis.extent for axis in product.points)
+    if not given or rows < ROWS or (panel.flat.stride(lanes) == 1 and len(product.fold.axes) == 1):
+        return [], step
+    axes = (*product.shared, *product.blocks, *product.fold.axes, lanes)
+    place = Buffer("", tuple(axis.extent for axis in axes), panel.dtype, "workspace")
+    walks = tuple(map(along, axes))
+    copied = Loops(place, walks, axes, panel, step.origins, "an operand, row by row")
+    moved = replace_loads(step.value, {panel: load(place, (place.flat(walks),))})
+    return [copied], merged(replace(step, value=moved))
+
+
+def tuned(loops: Loops, target: Target) -> Micro | None:
+    """The tuned kernel for a merged kernel: the first of KERNELS that computes it, if one does."""
+    product = product_of(loops)
+    if product is None:
+        return None
+    found = (kernel(product, target) for kernel in KERNELS)
+    return next((step for step in found if step is not None), None)

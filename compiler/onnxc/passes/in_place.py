@@ -1,0 +1,76 @@
+"""Which operands a kernel may overwrite with its result, proved from its indices.
+
+A result that takes over an operand starts where the operand starts. That is sound where no point of
+the loops reads an element after an earlier point, or another, has stored over it:
+
+- each point reads of the operand only the element that it alone then stores, in whatever order, or
+- the points store upwards, and none reads below the place where it stores: what a later point
+  reads then lies above all that is stored by then.
+"""
+
+from __future__ import annotations
+
+from onnxc.expression import Axis, Buffer, Index, Load, static
+from onnxc.kernel import Loops, Step
+from onnxc.traversal import walk
+
+
+def overwritable(step: Step) -> list[Buffer]:
+    """The workspace buffers, smaller or larger than the result, that the step may overwrite.
+
+    Of steps other than Loops none is: they may read and write in any order.
+    """
+    if not isinstance(step, Loops) or step.partial:
+        return []
+    if not _is_plain(step.out) or len(step.where) != 1 or step.where[0].dynamic:
+        return []
+    loads: dict[Buffer, list[Index]] = {}
+    for node in walk(*step.roots()):
+        if isinstance(node, Load):
+            loads.setdefault(node.buffer, []).append(node.flat)
+    return [buffer for buffer, read in loads.items() if _may_take(step, buffer, read)]
+
+
+def _is_plain(buffer: Buffer) -> bool:
+    """Whether its elements fill its memory, one after the other."""
+    return buffer.kind == "workspace" and buffer.bytes == buffer.elements * buffer.dtype.size
+
+
+def _may_take(step: Loops, buffer: Buffer, read: list[Index]) -> bool:
+    if buffer is step.out or not _is_plain(buffer):
+        return False
+    if buffer.dtype.c_type != step.out.dtype.c_type:
+        return False
+    (stored,) = step.where
+    gaps = [index + stored * -1 for index in read]
+    if all(gap == Index() for gap in gaps):
+        # A copy to the same place is memcpy, which needs two.
+        return not isinstance(step.value, Load) and _one_to_one(stored, step.axes)
+    return _upwards(stored, step.axes) and all(map(_never_negative, gaps))
+
+
+def _never_negative(gap: Index) -> bool:
+    span = gap.span()
+    return span is not None and span[0] >= 0
+
+
+def _one_to_one(stored: Index, axes: tuple[Axis, ...]) -> bool:
+    """Whether no two points store to one element: each stride is longer than all shorter walks."""
+    strides = sorted((abs(static(stored.stride(axis))), static(axis.extent)) for axis in axes)
+    return _nested([pair for pair in strides if pair[1] > 1])
+
+
+def _upwards(stored: Index, axes: tuple[Axis, ...]) -> bool:
+    """Whether every point stores above all that come before it."""
+    strides = [(static(stored.stride(axis)), static(axis.extent)) for axis in reversed(axes)]
+    return _nested([pair for pair in strides if pair[1] > 1])
+
+
+def _nested(strides: list[tuple[int, int]]) -> bool:
+    """Of (stride, extent) pairs from the inside: each stride leaves the reach of those before."""
+    reach = 0
+    for stride, extent in strides:
+        if stride <= reach:
+            return False
+        reach += stride * (extent - 1)
+    return True

@@ -1,0 +1,397 @@
+"""layout: what convolutions read and write has its channels last, and its padding stored.
+
+A buffer in another layout is another buffer, of the shape that lies in memory; the indices of all
+who use it change with it, so that no other pass knows of layouts. Buffers that keep their layout
+(the model's own, those that flat indices or routines walk) are copied where a convolution needs
+another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from onnxc.dtypes import FLOAT
+from onnxc.expression import (
+    Apply,
+    Axis,
+    Buffer,
+    Const,
+    Expr,
+    Fold,
+    Guard,
+    Index,
+    Load,
+    along,
+    load,
+)
+from onnxc.kernel import Loops, Program, Routine, Step, map_loops
+from onnxc.tensor import axes_of
+from onnxc.traversal import map_indices, replace_subexpression, walk
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+HINT: Final = "convolution"
+"""Of the Folds whose operands this is about."""
+WIDEST: Final = 3
+"""How many times as large as itself a buffer may become by its padding."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A buffer in another layout.
+
+    order   the dimensions of `old` from the outermost to the innermost
+    begin   zeros before each dimension of `old`
+    """
+
+    old: Buffer
+    new: Buffer
+    order: tuple[int, ...]
+    begin: tuple[int, ...]
+
+    def indices(self, indices: tuple[Index, ...]) -> tuple[Index, ...]:
+        return tuple(indices[d] + self.begin[d] for d in self.order)
+
+    def load(self, indices: tuple[Index, ...]) -> Expr:
+        return load(self.new, self.indices(indices))
+
+
+@dataclass
+class _Wish:
+    """What convolutions want of a buffer: order, and zeros around each dimension."""
+
+    order: tuple[int, ...]
+    begin: list[int]
+    end: list[int]
+    guards: set[Guard] = field(default_factory=set)
+
+
+def layout(program: Program) -> Program:
+    """The program with the buffers of its convolutions, nested programs aside, laid out anew."""
+    if program.target is None:
+        return program
+    return _Layout(program).program()
+
+
+class _Layout:
+    def __init__(self, program: Program) -> None:
+        self.before = program = map_loops(program, lambda loops: [_unflattened(loops)])
+        self.pinned = _pinned(program)
+        self.sources: dict[Buffer, _Wish] = {}
+        self.orders: dict[Buffer, tuple[int, ...]] = {}
+
+    def program(self) -> Program:
+        convolutions = [s for s in self.before.steps if isinstance(s, Loops) and _folds(s)]
+        if not convolutions:
+            return self.before
+        for convolution in convolutions:
+            self.read(convolution)
+            self.write(convolution)
+        self.spread()
+        steps: list[Step] = []
+        placed = {b: p for b in self.orders if (p := self.placement(b))}
+        copied = {b: p for b in self.sources if b not in placed and (p := self.placement(b))}
+        last_writers = _last_writers(self.before)
+        for buffer in (b for b in copied if b not in last_writers):
+            steps += self.copy(copied[buffer])
+        bordered: set[Buffer] = set()
+        for position, step in enumerate(self.before.steps):
+            written = [placed[b] for b in step.writes() if b in placed and b not in bordered]
+            steps += [border for p in written for border in _border(p)]
+            bordered |= {p.old for p in written}
+            steps += self.moved(step, placed, copied)
+            for buffer in step.writes():
+                if buffer in copied and last_writers[buffer] == position:
+                    steps += self.copy(copied[buffer])
+        return replace(self.before, steps=tuple(steps))
+
+    def read(self, step: Loops) -> None:
+        """Notes what the convolution wants of what it reads."""
+        for source, guards in _sources(step):
+            order = _channels_last(source, step)
+            if order is None:
+                continue
+            shape = source.buffer.shape
+            wish = self.sources.setdefault(
+                source.buffer, _Wish(order, [0] * len(shape), [0] * len(shape))
+            )
+            if wish.order != order:
+                continue
+            wish.guards |= guards
+            for d, index in enumerate(source.indices):
+                span = index.span()
+                if span is not None:
+                    wish.begin[d] = max(wish.begin[d], -span[0])
+                    wish.end[d] = max(wish.end[d], span[1] - (shape[d] - 1))
+
+    def write(self, step: Loops) -> None:
+        rank = len(step.out.shape)
+        if step.out not in self.pinned and len(step.where) == rank:
+            self.orders[step.out] = (0, *range(2, rank), 1)
+
+    def spread(self) -> None:
+        """To the buffers that are walked along with those that have channels last."""
+        self.orders |= {b: w.order for b, w in self.sources.items() if b not in self.pinned}
+        links: dict[Buffer, set[Buffer]] = {}
+        for step in self.before.steps:
+            if isinstance(step, Loops) and len(step.where) == len(step.out.shape) > 2:
+                for one in _walked_along(step):
+                    links.setdefault(one, set()).add(step.out)
+                    links.setdefault(step.out, set()).add(one)
+        stack = list(self.orders)
+        while stack:
+            buffer = stack.pop()
+            for other in links.get(buffer, ()):
+                if other not in self.orders and other not in self.pinned:
+                    self.orders[other] = self.orders[buffer]
+                    stack.append(other)
+
+    def placement(self, buffer: Buffer) -> Placement | None:
+        """None where the buffer is right as it is."""
+        wish = self.sources.get(buffer)
+        order = self.orders.get(buffer) or (wish.order if wish else ())
+        rank = len(buffer.shape)
+        begin, end = [0] * rank, [0] * rank
+        if wish and wish.order == order and self.before.target and self.before.target.halo:
+            begin, end = wish.begin, wish.end
+        shape = tuple(b + n + e for b, n, e in zip(begin, buffer.shape, end, strict=True))
+        if math.prod(shape) > WIDEST * buffer.elements:
+            begin, end, shape = [0] * rank, [0] * rank, buffer.shape
+        kept = [d for d in order if shape[d] != 1]
+        if kept == sorted(kept) and shape == buffer.shape:
+            return None
+        physical = tuple(shape[d] for d in order)
+        new = Buffer(buffer.name, physical, buffer.dtype, "workspace")
+        return Placement(buffer, new, order, tuple(begin))
+
+    def copy(self, placement: Placement) -> list[Step]:
+        old = placement.old
+        axes = axes_of(old.shape)
+        walks = tuple(Index() if axis.extent == 1 else along(axis) for axis in axes)
+        ordered = tuple(axes[d] for d in placement.order)
+        role = "channels last" if list(placement.order) != sorted(placement.order) else "padded"
+        step = Loops(placement.new, placement.indices(walks), ordered, load(old, walks), (), role)
+        return [*_border(placement), step]
+
+    def moved(
+        self, step: Step, placed: Mapping[Buffer, Placement], copied: Mapping[Buffer, Placement]
+    ) -> list[Step]:
+        """The step on the new buffers; one that stores channels last where it must not, in two."""
+        if not isinstance(step, Loops):
+            return [step]
+        mine = dict(placed)
+        if _folds(step):
+            read = {source.buffer for source, _ in _sources(step)}
+            mine |= {b: p for b, p in copied.items() if b in read}
+        needless = {g for b, p in mine.items() for g in self.needless(b, p)}
+        places = {b: p.load for b, p in mine.items()}
+
+        def changed(root: Expr) -> Expr:
+            return map_indices(root, lambda index: index, places=places, needless=needless)
+
+        out, where = step.out, step.where
+        if out in placed:
+            out, where = placed[out].new, placed[out].indices(where)
+        where = tuple(
+            Index(i.const, i.terms, tuple((changed(e), s) for e, s in i.dynamic)) for i in where
+        )
+        after = replace(step, out=out, where=where, value=changed(step.value))
+        if out is step.out and _folds(step) and len(step.where) == len(out.shape) > 2:
+            return _stored_later(after)
+        return [_reordered(after)]
+
+    def needless(self, buffer: Buffer, placement: Placement) -> Iterable[Guard]:
+        """The Guards whose padding the placement stores."""
+        grown = placement.new.elements != buffer.elements
+        wish = self.sources.get(buffer)
+        return wish.guards if wish and grown else ()
+
+
+def _unflattened(step: Loops) -> Loops:
+    """With one index a dimension in place of flat ones, where each of its walks stays in one."""
+
+    def place(buffer: Buffer) -> Callable[[tuple[Index, ...]], Expr]:
+        return lambda indices: load(buffer, _by_dimension(buffer, indices))
+
+    flat = {
+        node.buffer
+        for node in walk(*step.roots())
+        if isinstance(node, Load) and len(node.indices) == 1 < len(node.buffer.shape)
+    }
+    if not flat:
+        return step
+    places = {buffer: place(buffer) for buffer in flat if buffer.kind == "workspace"}
+    return replace(step, value=map_indices(step.value, lambda index: index, places=places))
+
+
+def _by_dimension(buffer: Buffer, indices: tuple[Index, ...]) -> tuple[Index, ...]:
+    """The indices themselves where a flat one cannot be told apart."""
+    if len(indices) != 1 or indices[0].dynamic:
+        return indices
+    (flat,) = indices
+    found, stride, rest, const = [], buffer.elements, list(flat.terms), flat.const
+    for extent in buffer.shape:
+        stride //= extent
+        mine = [(axis, step) for axis, step in rest if step >= stride and step % stride == 0]
+        rest = [term for term in rest if term not in mine]
+        index = Index(const // stride, tuple((axis, step // stride) for axis, step in mine))
+        const %= stride
+        span = index.span()
+        if span is None or span[0] < 0 or span[1] >= extent:
+            return indices
+        found.append(index)
+    return indices if rest else tuple(found)
+
+
+def _pinned(program: Program) -> set[Buffer]:
+    """What is not in the workspace, is read by others than loops, or by flat indices."""
+    pinned: set[Buffer] = set(program.written)
+    for step in program.steps:
+        if not isinstance(step, Loops):
+            pinned |= {*step.reads(), *step.writes()}
+            continue
+        if len(step.where) != len(step.out.shape) or step.out.packed:
+            pinned.add(step.out)
+        for node in walk(*step.roots()):
+            if isinstance(node, Load) and (
+                len(node.indices) != len(node.buffer.shape) or node.buffer.kind != "workspace"
+            ):
+                pinned.add(node.buffer)
+    return pinned
+
+
+def _folds(step: Loops) -> list[Fold]:
+    return [n for n in walk(step.value) if isinstance(n, Fold) and n.hint == HINT]
+
+
+def _sources(step: Loops) -> list[tuple[Load, set[Guard]]]:
+    """What the convolutions of a kernel read besides constants, and the Guards of their padding."""
+    found = []
+    for fold in _folds(step):
+        factors = fold.value.args if isinstance(fold.value, Apply) else ()
+        for factor in factors:
+            guards = {factor} if isinstance(factor, Guard) and _is_zero(factor.otherwise) else set()
+            value = factor.value if isinstance(factor, Guard) else factor
+            if (
+                isinstance(value, Load)
+                and value.dtype is FLOAT
+                and value.buffer.data is None
+                and len(value.indices) == len(value.buffer.shape) > 2
+                and not any(index.dynamic for index in value.indices)
+            ):
+                found.append((value, guards))
+    return found
+
+
+def _is_zero(value: Expr) -> bool:
+    return isinstance(value, Const) and not any(value.raw)
+
+
+def _channels_last(source: Load, step: Loops) -> tuple[int, ...] | None:
+    """The order of a source's dimensions: those that the output's spatial loops walk, then rest.
+
+    Its first dimension stays, if neither.
+    """
+    if len(step.where) < 3:
+        return None
+    spatial = {axis for index in step.where[2:] for axis, _ in index.terms}
+    batch = {axis for axis, _ in step.where[0].terms}
+    kinds = []
+    for index in source.indices:
+        axes = {axis for axis, _ in index.terms}
+        kinds.append(1 if axes & spatial else 0 if axes & batch else 2 if axes else -1)
+    places = [n for n, kind in enumerate(kinds) if kind == -1]
+    for n in places:
+        kinds[n] = 0 if n == 0 else 2 if n == 1 else 1
+    return tuple(sorted(range(len(kinds)), key=lambda d: kinds[d]))
+
+
+def _walked_along(step: Loops) -> set[Buffer]:
+    """What is read with the channel of the output, element by element or window by window."""
+    channel = step.where[1].terms
+    return {
+        node.buffer
+        for node in walk(step.value)
+        if isinstance(node, Load)
+        and len(node.indices) == len(step.where) == len(node.buffer.shape)
+        and node.indices[1].terms == channel
+        and node.buffer.kind == "workspace"
+    }
+
+
+def _last_writers(program: Program) -> dict[Buffer, int]:
+    return {b: n for n, step in enumerate(program.steps) for b in step.writes()}
+
+
+def _border(placement: Placement) -> list[Step]:
+    """What fills the zeros around a buffer."""
+    old, new = placement.old, placement.new
+    if new.elements == old.elements:
+        return []
+    batches, *physical = new.shape
+    outside = np.ones(physical, np.bool_)
+    outside[
+        tuple(
+            slice(placement.begin[d], placement.begin[d] + old.shape[d])
+            for d in placement.order[1:]
+        )
+    ] = False
+    runs = tuple(_runs(outside.reshape(-1)))
+    parameters = (("batches", batches), ("size", outside.size), ("runs", runs))
+    return [Routine("border", (), (new,), parameters, role="zeros around")]
+
+
+def _runs(marked: NDArray[np.bool_]) -> Iterator[tuple[int, int, int, int]]:
+    """What is marked as (start, length, count, stride): `count` runs, one every `stride`."""
+    edges = np.flatnonzero(np.diff(marked.astype(np.int8), prepend=0, append=0))
+    starts, lengths = edges[::2].tolist(), (edges[1::2] - edges[::2]).tolist()
+    n = 0
+    while n < len(starts):
+        stride = starts[n + 1] - starts[n] if n + 1 < len(starts) else 0
+        count = 1
+        while (
+            n + count < len(starts)
+            and lengths[n + count] == lengths[n]
+            and starts[n + count] == starts[n] + count * stride
+        ):
+            count += 1
+        yield starts[n], lengths[n], count, stride
+        n += count
+
+
+def _stored_later(step: Loops) -> list[Step]:
+    """A convolution that must store another layout than channels last: there, then copied."""
+    rank = len(step.out.shape)
+    order = (0, *range(2, rank), 1)
+    kept = [d for d in order if step.out.shape[d] != 1]
+    whole = math.prod(axis.extent for axis in step.axes) == step.out.elements
+    if kept == sorted(kept) or not whole or len(_folds(step)) != 1:
+        return [_reordered(step)]
+    shape = tuple(step.out.shape[d] for d in order)
+    between = Buffer("", shape, step.out.dtype, "workspace")
+    where = tuple(step.where[d] for d in order)
+    value: Expr = load(between, where)
+    first = replace(step, out=between, where=where, role=step.role or "channels last")
+    (fold,) = _folds(step)
+    others = (n for n in walk(step.value, inner=False) if isinstance(n, Load))
+    if any(other.buffer.data is None for other in others):
+        first = replace(first, value=fold)
+        value = replace_subexpression(step.value, fold, value)
+    return [_reordered(first), replace(step, value=value, role="channels second")]
+
+
+def _reordered(step: Loops) -> Loops:
+    """With the loops in the order in which the output lies in memory."""
+    if step.partial or any(index.dynamic for index in step.where):
+        return step
+    place = step.out.flat(step.where) if len(step.where) > 1 else step.where[0]
+    axes: tuple[Axis, ...] = tuple(
+        sorted(step.axes, key=lambda axis: -abs(place.stride(axis)) if axis.extent > 1 else 0)
+    )
+    return replace(step, axes=axes)
