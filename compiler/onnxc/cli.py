@@ -283,7 +283,7 @@ class Watch:
         if self.verbose:
             seconds = time.perf_counter() - self.last
             _say(f"{name}: {seconds * 1e3:,.1f} ms")
-            if name == "choose":
+            if name == "fuse_bands":
                 self.tell_choices(thing)
         if self.progress:
             _say(f"\r\x1b[K{name}", end="")

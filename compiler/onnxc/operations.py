@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from onnxc.conversion import conversion_text, convert
-from onnxc.dtypes import BOOL, ElementType, numpy_dtype
+from onnxc.dtypes import BOOL, INT32, ElementType, numpy_dtype
 from onnxc.packing import pack_elements
 
 if TYPE_CHECKING:
@@ -378,6 +378,24 @@ _define(
     _ANY,
     None,
 )
+
+
+def _quantised(types: Types, ratio: Array, zero_point: Array) -> Array:
+    nearest = np.where(np.isnan(ratio), zero_point, np.rint(ratio) + zero_point)
+    return convert(nearest, types.first, types.result)
+
+
+def _quantised_text(types: Types, call: Call, ratio: str, zero_point: str) -> str:
+    target = types.result
+    least = -(1 << (target.bits - 1)) if target.kind == "signed" else 0
+    bounds = (str(least), str(least + (1 << target.bits) - 1))
+    nearest = call("onnxc_quantised_float", ratio, zero_point, *bounds)
+    return conversion_text(INT32, target, nearest, call)
+
+
+_define("quantise", _quantised, _quantised_text, _NUMBERS, None)
+"""To an integer of up to 16 bits, of a float: the nearest to it, half to even, plus an int32 that such
+an integer holds, saturated; of a NaN that zero point."""
 
 
 def _define_cast(name: str, *, saturate: bool = True, round_mode: str = "up") -> None:

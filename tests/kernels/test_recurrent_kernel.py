@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
 
@@ -83,7 +83,7 @@ class Case:
 
 
 def lbr(*arguments: Any, **keywords: Any) -> Case:
-    return Case("GRU", *arguments, attributes={"linear_before_reset": 1}, **keywords)
+    return replace(Case("GRU", *arguments, **keywords), attributes={"linear_before_reset": 1})
 
 
 CASES: Final = [

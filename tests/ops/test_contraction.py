@@ -220,7 +220,7 @@ def test_any_equation(case: tuple[str, list[tuple[int, ...]]]) -> None:
 
 def test_a_costly_operand_is_stored() -> None:
     """What each row of the product would repeat is computed once."""
-    a, b = whole(4, 5), whole(5, 3)
+    a, b = whole(4, 5), np.zeros((5, 3), np.float32)
     batch = NodeBatch()
     batch.add("Exp", [b], np.exp(b))
     batch.graph.output.pop()

@@ -36,6 +36,8 @@ from onnxc.traversal import walk
 
 VARIANTS_FROM: Final = 2048
 """Elements from which plain loops are built for every variant of the target."""
+ALIGNED_FROM: Final = 1024
+"""Bytes of a constant from which on it begins a cache line."""
 ORIGINS_SHOWN: Final = 8
 """In a kernel's comment; the run function names every node."""
 INCLUDES: Final = {
@@ -123,12 +125,19 @@ class Module:
             if item.form == "outside":
                 continue
             start = f"static const {item.reference}"
-            attribute = f"{self.name.upper()}_CONST_ATTR = "
+            aligned = "ONNXC_ALIGNED " if self.aligns(item) else ""
+            attribute = f"{aligned}{self.name.upper()}_CONST_ATTR = "
             gap = " " if len(start) + len(attribute) < WIDTH else "\n    "
             stream.write(f"\n{start}{gap}{attribute}")
             for chunk in item.chunks():
                 stream.write(chunk)
             stream.write(";\n")
+
+    def aligns(self, constant: Constant) -> bool:
+        """Whether a constant begins a cache line: one that vectors may read, and that is large."""
+        return "#define ONNXC_ALIGNED" in self.values["dispatch"] and (
+            constant.buffer.bytes >= ALIGNED_FROM
+        )
 
     def write_weights(self, stream: ByteSink) -> None:
         """The file of constants beside the .c, in pieces; only where there is one."""

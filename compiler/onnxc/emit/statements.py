@@ -69,6 +69,7 @@ class Reduce:
     block    the points that are folded side by side, each in its lane
     walks    whether body or value need the point of the block
     loose    a max or min that leaves out NaNs
+    lane     the variable of the loops over lanes
     long     a compensated sum: groups of `group` iterations of the innermost loop, or blocks of
              `lanes` of them, go to `totals` numbers of two parts
     """
@@ -86,6 +87,7 @@ class Reduce:
     walks: bool = True
     long: Summation | None = None
     loose: bool = False
+    lane: str = "lane"
     group: int = GROUP
 
     @property

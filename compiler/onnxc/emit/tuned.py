@@ -67,7 +67,7 @@ def _words(lanes: int, variant: Variant, kernels: str) -> str:
     """The types, and the functions that the kernels call or that these call."""
     called = [f for f in FUNCTIONS if re.search(rf"vf_{f}{variant.suffix}\(", kernels)]
     words = f"{render('vector.c.j2', lanes=lanes)}\n{vector_functions(called)}"
-    text = in_variant(words, variant)
+    text = "\n".join(map(wrapped, in_variant(words, variant).split("\n")))
     types, *functions = re.split(r"\n\n(?=/\*|static)", text.rstrip())
     needed, kept = kernels, []
     for function in reversed(functions):
@@ -109,6 +109,8 @@ def tile_texts(step: Micro, target: Target) -> list[str]:
         case Sliding() as parameters:
             rows, columns = parameters.kernel
             found = [f"{rows} x {columns}"]
+        case Bands() as parameters:
+            return [f"{parameters.band} of {parameters.parts[-1].rows} rows"]
         case _:
             found = []
     return [*dict.fromkeys(f"{text} floats" for text in found)]
@@ -120,8 +122,10 @@ def _contraction(step: Micro, function: str, comment: Sequence[str], variant: Va
     walks = dict(zip(step.addends, parameters.addends, strict=True))
     names = dict(zip(step.addends, operands, strict=True))
 
-    def epilogue(row: int, part: bool) -> list[str]:
-        loads = {load: _loaded(names[load], walks[load], row, part) for load in step.addends}
+    def epilogue(row: int, vectors: int, part: bool) -> list[str]:
+        loads = {
+            load: _loaded(names[load], walks[load], row, vectors, part) for load in step.addends
+        }
         return vector_lines(step.epilogue, step.total, loads)
 
     return render(
@@ -229,7 +233,7 @@ def _bands(step: Micro, function: str, comment: Sequence[str], variant: Variant)
     bands: Bands = step.parameters
     views, names = [], iter(operand_names(step))
     for number, part in enumerate(bands.parts):
-        name, kernel = f"{function}_{'abcdefghijklmnopqrstuvwxyz'[number]}", part.kernel
+        name, kernel = f"{function}_step{number}", part.kernel
         text = RENDERERS[kernel.name](kernel, name, origin_lines(kernel), variant)
         operands = [next(names) for _ in part.addends]
         views.append({"name": name, "text": text, "operands": operands, "part": part})
@@ -291,28 +295,30 @@ def operand_names(step: Micro) -> list[str]:
     return [f"e{n}" for n in range(len(step.addends))]
 
 
-def _loaded(name: str, walk: Walk, row: int, part: bool) -> str:
+def _loaded(name: str, walk: Walk, row: int, vectors: int, part: bool) -> str:
     terms = [str(row * walk.row)] if row * walk.row else []
     terms += [f"c * {walk.column}"] if walk.column else []
     terms += ["q * LANES"] if walk.lane else []
     if not walk.lane:
         return f"vf_set({name}[{' + '.join(terms) or '0'}])"
-    return (
-        f"vf_load{'_part' if part else ''}({' + '.join([name, *terms])}{', live' if part else ''})"
-    )
+    place = " + ".join([name, *terms])
+    whole, some = f"vf_load({place})", f"vf_load_part({place}, live)"
+    if part and vectors > 1:
+        return f"(q < {vectors - 1} ? {whole} : {some})"
+    return some if part else whole
 
 
 def _kinds(lanes: int, variant: Variant) -> list[tuple[int, bool]]:
-    """(vectors, whether only a part of one) of the tiles that cover `lanes` floats.
+    """(vectors, whether only a part of the last) of the tiles that cover `lanes` floats.
 
     The base may be compiled without vectors: it has what either needs.
     """
-    kinds = []
+    kinds = set()
     for width in {variant.lanes, variant.lanes if variant.suffix else 1}:
-        kinds += [(VECTORS, False)] if lanes >= VECTORS * width else []
-        kinds += [(1, False)] if lanes % (VECTORS * width) >= width else []
-        kinds += [(1, True)] if lanes % width else []
-    return sorted(set(kinds), key=lambda kind: (-kind[0], kind[1]))
+        whole, rest = divmod(lanes, VECTORS * width)
+        kinds |= {(VECTORS, False)} if whole else set()
+        kinds |= {(-(-rest // width), rest % width > 0)} if rest else set()
+    return sorted(kinds, key=lambda kind: (-kind[0], kind[1]))
 
 
 def _block_offset(parameters: Contraction) -> str:

@@ -47,7 +47,7 @@ def _is_extreme_integer(node: Apply) -> bool:
 
 
 class Writer:
-    """Writes expressions, naming what is used twice or is long."""
+    """Writes expressions, naming what is used twice or is long; `folds` counts those around."""
 
     def __init__(self, scope: Scope, uses: Counter[Expr]) -> None:
         self.scope = scope
@@ -55,6 +55,7 @@ class Writer:
         self.statements: list[Statement] = []
         self.checks: frozenset[Check] = frozenset()
         self.count = 0
+        self.folds = 0
 
     def text(self, root: Expr) -> str:
         for node in walk(root, inner=False):
@@ -112,7 +113,10 @@ class Writer:
         element, bounds = _unguarded(fold, axis or fold.axes[-1])
         how = summation(fold, across=axis is not None)
         long = how if _is_float_sum(fold) and how.compensated else None
+        lane = f"lane{self.folds}" if self.folds else "lane"
+        self.folds += 1
         body, value = self._tap(fold, element)
+        self.folds -= 1
         loops = _loops(fold.axes, bounds, self.scope)
         for inner in fold.axes:
             del self.scope.axes[inner]
@@ -130,6 +134,7 @@ class Writer:
             (axis or fold.axes[-1]) in axes_read(element),
             long,
             fold.hint == "numbers",
+            lane,
         )
 
     def _tap(self, fold: Fold, element: Expr) -> tuple[tuple[Statement, ...], str]:

@@ -9,7 +9,8 @@ from itertools import product as combinations
 
 from onnxc.dtypes import INT64
 from onnxc.errors import RefusalError
-from onnxc.expression import Expr, Index, Load, apply, at, cast, guard
+from onnxc.expression import Buffer, Expr, Index, Load, along, apply, at, cast, guard
+from onnxc.kernel import Loops, define
 from onnxc.op import Ints, op
 from onnxc.ops.checks import require_choice, require_shape
 from onnxc.ops.contraction import operand, sum_of_products
@@ -33,6 +34,7 @@ from onnxc.tensor import (
     elementwise,
     full,
     guarded,
+    of_buffer,
     zero,
 )
 
@@ -134,7 +136,13 @@ def grouped(
         (batch, group, size, *outputs),
         lambda n, g, m, *places: element(n, g, g * size + m, *places),
     )
-    return split.reshape((batch, filters, *outputs))
+    if split.elements == 0:
+        return full((batch, filters, *outputs), zero(split.dtype))
+    out = Buffer("", (batch, filters, *outputs), split.dtype, "workspace")
+    n, g, m, *places = (along(axis) for axis in split.axes)
+    where = (n, g * size + m, *places)
+    define((Loops(out, where, split.axes, split.value, role="the groups"),))
+    return of_buffer(out)
 
 
 @dataclass(frozen=True)

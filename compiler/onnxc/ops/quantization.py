@@ -216,6 +216,9 @@ def quantised(
 
     `saturate` is for the float8 types. To a zero point of 0 nothing is added: -0 stays.
     """
+    if target.kind in INTEGERS and target.bits <= 16 and ratio.dtype is FLOAT:
+        zero = literal(INT32, 0) if zero_point is None else cast(zero_point, INT32)
+        return apply("quantise", ratio, zero, dtype=target)
     offset = None if zero_point is None else cast(zero_point, ratio.dtype)
     if target.kind not in INTEGERS:
         if offset is not None:

@@ -33,7 +33,8 @@ def fold_batch_normalization(graph: ir.Graph) -> list[tuple[ir.Node, str]]:
         if scaled is None:
             continue
         _take_over(graph, node, maker, *scaled)
-        folded.append((node, f"part of the weights of {maker.op_type} '{maker.name or ''}'"))
+        name = maker.name or maker.outputs[0].name
+        folded.append((node, f"part of the weights of {maker.op_type} '{name}'"))
     return folded
 
 
@@ -84,7 +85,8 @@ def _take_over(graph: ir.Graph, node: ir.Node, maker: ir.Node, weights: Array, b
     if len(maker.inputs) < 3:
         maker.resize_inputs(3)
     maker.replace_input_with(2, _value(bias, maker.inputs[2] or shift))
-    maker.attributes.pop("beta", None)
+    if maker.op_type == "Gemm":
+        maker.attributes["beta"] = ir.AttrFloat32("beta", 1.0)
     made = maker.outputs[0]
     name = result.name
     ir.convenience.replace_all_uses_with(result, made, replace_graph_outputs=True)

@@ -131,9 +131,9 @@ class _Layout:
                     wish.end[d] = max(wish.end[d], span[1] - (shape[d] - 1))
 
     def write(self, step: Loops) -> None:
-        rank = len(step.out.shape)
-        if step.out not in self.pinned and len(step.where) == rank:
-            self.orders[step.out] = (0, *range(2, rank), 1)
+        order = _filters_last(step)
+        if step.out not in self.pinned and order is not None:
+            self.orders[step.out] = order
 
     def spread(self) -> None:
         """To the buffers that are walked along with those that have channels last."""
@@ -276,8 +276,8 @@ def _sources(step: Loops) -> list[tuple[Load, set[Guard]]]:
     for fold in _folds(step):
         factors = fold.value.args if isinstance(fold.value, Apply) else ()
         for factor in factors:
-            guards = {factor} if isinstance(factor, Guard) and _is_zero(factor.otherwise) else set()
             value = factor.value if isinstance(factor, Guard) else factor
+            guards = {factor} if isinstance(factor, Guard) and _of_padding(factor) else set()
             if (
                 isinstance(value, Load)
                 and value.dtype is FLOAT
@@ -289,27 +289,74 @@ def _sources(step: Loops) -> list[tuple[Load, set[Guard]]]:
     return found
 
 
+def _of_padding(found: Guard) -> bool:
+    """Whether it is zero where an index of what it guards leaves the buffer, and only there.
+
+    A dimension of one element is read at 0 wherever the Guard holds: then it may not be left out.
+    """
+    value = found.value
+    if not isinstance(value, Load) or len(value.indices) != len(value.buffer.shape):
+        return False
+    inside = {*zip(value.indices, value.buffer.shape, strict=True)}
+    return _is_zero(found.otherwise) and all(bound in inside for bound in found.bounds)
+
+
+def _is_padding(guard: Guard) -> bool:
+    """A Guard that is zero where the load in it leaves its buffer, and by that load's own indices.
+
+    A dimension of 1 has no index in the load: what its bounds say no buffer can.
+    """
+    inside = guard.value
+    if not _is_zero(guard.otherwise) or not isinstance(inside, Load):
+        return False
+    if len(inside.indices) != len(inside.buffer.shape):
+        return False
+    own = set(zip(inside.indices, inside.buffer.shape, strict=True))
+    return all(bound in own for bound in guard.bounds)
+
+
 def _is_zero(value: Expr) -> bool:
     return isinstance(value, Const) and not any(value.raw)
 
 
-def _channels_last(source: Load, step: Loops) -> tuple[int, ...] | None:
-    """The order of a source's dimensions: those that the output's spatial loops walk, then rest.
+def _weight_axes(step: Loops) -> set[Axis]:
+    """The axes that walk the constants of its convolutions: filters, groups, taps."""
+    return {
+        axis
+        for fold in _folds(step)
+        for node in walk(fold.value)
+        if isinstance(node, Load) and node.buffer.data is not None
+        for axis, _ in node.flat.terms
+    }
 
-    Its first dimension stays, if neither.
-    """
+
+def _channels_last(source: Load, step: Loops) -> tuple[int, ...] | None:
+    """The order of a source's dimensions: batch, those that windows slide over, the rest."""
     if len(step.where) < 3:
         return None
-    spatial = {axis for index in step.where[2:] for axis, _ in index.terms}
+    sliding = set(step.axes) - _weight_axes(step)
     batch = {axis for axis, _ in step.where[0].terms}
     kinds = []
-    for index in source.indices:
+    for d, index in enumerate(source.indices):
         axes = {axis for axis, _ in index.terms}
-        kinds.append(1 if axes & spatial else 0 if axes & batch else 2 if axes else -1)
-    places = [n for n, kind in enumerate(kinds) if kind == -1]
-    for n in places:
-        kinds[n] = 0 if n == 0 else 2 if n == 1 else 1
+        if not axes:
+            kinds.append(0 if d == 0 else 2 if d == 1 else 1)
+        else:
+            kinds.append(0 if axes & batch else 1 if axes & sliding else 2)
     return tuple(sorted(range(len(kinds)), key=lambda d: kinds[d]))
+
+
+def _filters_last(step: Loops) -> tuple[int, ...] | None:
+    """The order of the output's dimensions: the filters, or channels, innermost."""
+    rank = len(step.out.shape)
+    if len(step.where) != rank or rank < 3:
+        return None
+    filters = _weight_axes(step)
+    kinds = [
+        0 if d == 0 else 2 if {axis for axis, _ in index.terms} & filters or d == 1 else 1
+        for d, index in enumerate(step.where)
+    ]
+    return tuple(sorted(range(rank), key=lambda d: kinds[d]))
 
 
 def _walked_along(step: Loops) -> set[Buffer]:
@@ -367,8 +414,7 @@ def _runs(marked: NDArray[np.bool_]) -> Iterator[tuple[int, int, int, int]]:
 
 def _stored_later(step: Loops) -> list[Step]:
     """A convolution that must store another layout than channels last: there, then copied."""
-    rank = len(step.out.shape)
-    order = (0, *range(2, rank), 1)
+    order = _filters_last(step) or ()
     kept = [d for d in order if step.out.shape[d] != 1]
     whole = math.prod(axis.extent for axis in step.axes) == step.out.elements
     if kept == sorted(kept) or not whole or len(_folds(step)) != 1:

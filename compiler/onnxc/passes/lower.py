@@ -33,6 +33,7 @@ from onnxc.kernel import Loops, Origin, Program, Step, pending, relocate, with_o
 from onnxc.names import comment_text
 from onnxc.op import OPSET, REGISTRY, call, schema_at
 from onnxc.passes.data_sizes import MAXIMUM
+from onnxc.passes.rejoining import rejoins
 from onnxc.tensor import EXPENSIVE, Sized, Tensor, checks_of_all, compute, full, of_buffer
 from onnxc.traversal import walk
 from onnxc.values import element_type_of, placeholder, shape_text, static_shape
@@ -40,6 +41,9 @@ from onnxc.values import element_type_of, placeholder, shape_text, static_shape
 NODE_LIMIT: Final = 64
 BUFFER_LIMIT: Final = 8
 """An expression of more distinct nodes, or over more buffers, gets a buffer."""
+SMALL: Final = 24
+FEW: Final = 4
+"""A value of no more nodes and buffers leaves room in one expression for what reads it."""
 REPEAT_LIMIT: Final = 8
 """A value of more nodes that several ONNX nodes read gets a buffer rather than be repeated."""
 
@@ -218,7 +222,10 @@ class _Lowering:
         readers = {use.node for use in value.uses()}
         if costly and any(_repeats(reader, value, tensor) for reader in readers):
             return True
-        return len(readers) > 1 and (costly or nodes > REPEAT_LIMIT)
+        if len(readers) == 1 or not (costly or nodes > REPEAT_LIMIT):
+            return False
+        small = nodes <= SMALL and buffers <= FEW
+        return not (small and rejoins(value, self.positions.__getitem__))
 
     def _size(self, root: Expr) -> tuple[int, int, bool]:
         """Upper bounds of the distinct nodes and buffers, exact where large; if any is costly."""

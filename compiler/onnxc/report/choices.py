@@ -17,6 +17,7 @@ REASONS: Final = {
     "depthwise": "each channel has a filter of its own: vectors of channels",
     "depthwise_scalar": "each lane has a filter of its own, which stays in registers",
     "gemv": "few rows: the constant is read once, in order",
+    "recurrent": "the state stays near from one time to the next, the gates in registers",
     "shared_scalar": "for little code: all such layers call one function",
     "windows_scalar": "the sums of a tile stay in registers",
     "winograd": "3x3 with stride 1: 16 products do for 36",

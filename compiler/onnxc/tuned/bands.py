@@ -22,8 +22,9 @@ CACHE: Final = 1 << 19
 CROWDED: Final = 1 << 19
 """Bytes of a value and its neighbour from which on it does not stay in the second-level cache."""
 NEAR: Final = 1 / 150
-"""Nanoseconds to read or write a byte in the second-level cache, and beyond it."""
+"""Nanoseconds to read or write a byte in the second-level cache."""
 FAR: Final = 1 / 30
+"""The same beyond it."""
 CALL: Final = 200
 """Nanoseconds that a part loses each time it starts."""
 LESS: Final = 0.8
@@ -123,6 +124,8 @@ class Bands:
 
 def part_of(kernel: Micro) -> Part | None:
     """The kernel by rows; None where it cannot be."""
+    if kernel.outputs or kernel.scratch:
+        return None
     match kernel.parameters:
         case Contraction():
             return _contraction(kernel, kernel.parameters)
@@ -291,7 +294,7 @@ def _rounded(floats: int) -> int:
 
 
 def fused(bands: Bands, before: tuple[Step, ...]) -> Micro:
-    """The Micro of the bands; `before` are the steps that its last part's twin follows."""
+    """The Micro of the bands; `before` are the steps that the last part follows."""
     kernels = [part.kernel for part in bands.parts]
     constants = (buffer for kernel in kernels for buffer in kernel.inputs[1:])
     last = kernels[-1]
@@ -304,5 +307,5 @@ def fused(bands: Bands, before: tuple[Step, ...]) -> Micro:
         last.total,
         tuple(load for kernel in kernels for load in kernel.addends),
         scratch=(Buffer("", (bands.scratch,), FLOAT, "workspace"),),
-        before=before,
+        before=(*before, *last.before),
     )

@@ -173,7 +173,7 @@ def tile_of(parameters: Contraction, variant: Variant) -> Tile:
 
     Columns are divided evenly, so that the last tile is about as large as the others.
     """
-    vectors = 1 if parameters.lanes < VECTORS * variant.lanes else VECTORS
+    vectors = 1 if parameters.lanes <= variant.lanes else VECTORS
     most = max(1, (variant.registers - 1 - vectors) // vectors)
     most = min(most, 28 // vectors)
     columns = -(-parameters.columns // -(-parameters.columns // most))

@@ -24,7 +24,7 @@ BLOCK: Final = 16
 """Hidden units whose weights lie together."""
 PANEL: Final = 64
 """Those of the third gate of a GRU that needs the gate r before."""
-LEAST_WORK: Final = 256
+LEAST_WORK: Final = 64
 """Multiplications at one time below which the plain loops stay."""
 ROLE: Final = "all times"
 

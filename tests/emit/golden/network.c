@@ -63,6 +63,12 @@ static inline float onnxc_float_of_bits(uint32_t bits)
     return both.value;
 }
 
+/* Without the sign, of a NaN too. */
+static inline float onnxc_abs_float(float x)
+{
+    return onnxc_float_of_bits(onnxc_bits_of_float(x) & 0x7fffffffu);
+}
+
 /* condition, 0 or 1, ? yes : no by a mask: from a conditional expression gcc may make a branch
  * around, or copies of, the computation of one or of what follows.
  */
@@ -98,25 +104,15 @@ static inline float onnxc_exp_rest_float(float x, float offset, uint32_t *power)
     return p * r * r + r;
 }
 
-/* value * 2^(power - 254) by two factors that are powers of two, for power 104 to 382: a denormal
- * result is rounded once.
- */
-static inline float onnxc_scale_float(float value, uint32_t power)
-{
-    const uint32_t half = power >> 1;
-
-    return value * onnxc_float_of_bits(half << 23) * onnxc_float_of_bits((power - half) << 23);
-}
-
-/* At most 1.05 ulp. */
-static inline float onnxc_exp_float(float x)
+/* exp(-|x|); at most 1.05 ulp. A denormal result is rounded once, from 2^32 times as much. */
+static inline float onnxc_exp_below_float(float x)
 {
     uint32_t power;
-    const float below = onnxc_select_float(x > 90.0f, 90.0f, x);
-    const float clamped = onnxc_select_float(below < -104.0f, -104.0f, below);
-    const float mantissa = 1.0f + onnxc_exp_rest_float(clamped, 12583166.0f, &power);
+    const float magnitude = onnxc_abs_float(x);
+    const float clamped = onnxc_select_float(magnitude > 104.0f, 104.0f, magnitude);
+    const float mantissa = 1.0f + onnxc_exp_rest_float(-clamped, 12583071.0f, &power);
 
-    return onnxc_scale_float(mantissa, power - 0x4b400000u);
+    return mantissa * onnxc_float_of_bits(power << 23) * 2.3283064e-10f;
 }
 
 /* The bits of a value, but none of them where the condition is 1. */
@@ -203,9 +199,8 @@ static ONNXC_KERNEL void max_pool_3(const float *restrict a, float *restrict out
     }
 }
 
-/* Flatten-25 'flat': p float[1][2][2][2] -> f float[1][8]
- * Gemm-13 'dense': f float[1][8], v float[3][8], d float[3] -> scores float[1][3] */
-static ONNXC_KERNEL void flatten_gemm_4(const float *restrict a, const float *restrict b,
+/* Gemm-13 'dense': f float[1][8], v float[3][8], d float[3] -> scores float[1][3] */
+static ONNXC_KERNEL void gemm_4(const float *restrict a, const float *restrict b,
         const float *restrict c, float *restrict out)
 {
     for (int32_t i = 0; i < 3; i++) {
@@ -226,22 +221,24 @@ static ONNXC_KERNEL void softmax_5(const float *restrict a, float *restrict out)
 {
     float acc0 = -INFINITY;
     for (int32_t i = 0; i < 3; i++) {
-        acc0 = onnxc_max_float(acc0, a[i]);
+        const float acc0_next = a[i];
+        acc0 = acc0_next > acc0 ? acc0_next : acc0;
     }
     out[0] = acc0;
 }
 
 /* Softmax-13 'softmax': scores float[1][3] -> probability float[1][3]
  * here: exponentials */
-static ONNXC_KERNEL void softmax_6(const float *restrict a, float *restrict out)
+static ONNXC_KERNEL void softmax_6(const float *restrict a, const float *restrict b,
+        float *restrict out)
 {
     for (int32_t i = 0; i < 3; i++) {
-        out[i] = onnxc_exp_float(out[i] - a[i * 0]);
+        out[i] = onnxc_exp_below_float(a[i] - b[i * 0]);
     }
 }
 
 /* Softmax-13 'softmax': scores float[1][3] -> probability float[1][3]
- * here: their sum */
+ * here: inverse of their sum */
 static ONNXC_KERNEL void softmax_7(const float *restrict a, float *restrict out)
 {
     float sum0[4] = {0};
@@ -251,15 +248,15 @@ static ONNXC_KERNEL void softmax_7(const float *restrict a, float *restrict out)
     for (int half = 2; half > 0; half /= 2)
         for (int lane = 0; lane < half; lane++)
             sum0[lane] += sum0[lane + half];
-    out[0] = sum0[0];
+    out[0] = 1.0f / sum0[0];
 }
 
-/* Softmax-13 'softmax': scores float[1][3] -> probability float[1][3] */
-static ONNXC_KERNEL void softmax_8(const float *restrict a, const float *restrict b,
-        float *restrict out)
+/* Softmax-13 'softmax': scores float[1][3] -> probability float[1][3]
+ * here: quotients */
+static ONNXC_KERNEL void softmax_8(const float *restrict a, float *restrict out)
 {
     for (int32_t i = 0; i < 3; i++) {
-        out[i] = a[i] / b[i * 0];
+        out[i] *= a[i * 0];
     }
 }
 
@@ -281,25 +278,25 @@ onnxc_status network_run(const float image[16], float probability[3], network_wo
     float *const p = (float *)(void *)(arena + 128); /* "p" float[1][2][2][2] */
     float *const scores = (float *)(void *)(arena + 0); /* "scores" float[1][3] */
     float *const largest_element = (float *)(void *)(arena + 64); /* float[1][1] */
-    float *const exponentials = (float *)(void *)(arena + 0); /* float[1][3] */
-    float *const their_sum = (float *)(void *)(arena + 64); /* float[1][1] */
+    float *const inverse_of_their_sum = (float *)(void *)(arena + 0); /* float[1][1] */
 
+    /* Flatten-25 'flat': needs no code */
     border_0(image_2);
     copy_1(image, image_2);
     /* Conv-22 'conv', Relu-14 'relu' */
     conv_relu_2(image_2, w_w, w_b, r);
     /* MaxPool-22 'pool' */
     max_pool_3(r, p);
-    /* Flatten-25 'flat', Gemm-13 'dense' */
-    flatten_gemm_4(p, w_v, w_d, scores);
+    /* Gemm-13 'dense' */
+    gemm_4(p, w_v, w_d, scores);
     /* Softmax-13 'softmax': largest element */
     softmax_5(scores, largest_element);
     /* Softmax-13 'softmax': exponentials */
-    softmax_6(largest_element, exponentials);
-    /* Softmax-13 'softmax': their sum */
-    softmax_7(exponentials, their_sum);
-    /* Softmax-13 'softmax' */
-    softmax_8(exponentials, their_sum, probability);
+    softmax_6(scores, largest_element, probability);
+    /* Softmax-13 'softmax': inverse of their sum */
+    softmax_7(probability, inverse_of_their_sum);
+    /* Softmax-13 'softmax': quotients */
+    softmax_8(inverse_of_their_sum, probability);
 
     return ONNXC_OK;
 }

@@ -55,6 +55,12 @@
 #define ONNXC_INLINE inline
 #endif
 #define ONNXC_TUNED ONNXC_KERNEL
+#undef ONNXC_ALIGNED
+#if defined(__GNUC__)
+#define ONNXC_ALIGNED __attribute__((aligned(64))) /* so that no vector is in two cache lines */
+#else
+#define ONNXC_ALIGNED
+#endif
 #if !defined(__GNUC__) || defined(__TINYC__)
 #define ONNXC_LANES 1
 #elif defined(__SSE2__) || defined(__ARM_NEON) || defined(__wasm_simd128__) || defined(__VSX__)
