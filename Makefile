@@ -23,6 +23,7 @@ test: $(VENV)/dev.stamp
 	$(BIN)/pytest -n 2
 
 bench: $(VENV)/demo.stamp
+	$(BIN)/python benchmarks/networks.py --report-only
 	$(BIN)/python benchmarks/elementwise.py
 
 $(BIN)/python:

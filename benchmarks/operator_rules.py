@@ -170,7 +170,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "ConvInteger": Rule(
         "test_convinteger_without_padding",
         {"x": (1, 64, 128, 128), "w": (32, 64, 2, 2)},
-        constants=("w",),
+        {"w": below(256, "uint8")},
+        ("w",),
     ),
     "ConvTranspose": Rule(
         "test_convtranspose",
@@ -275,7 +276,11 @@ RULES: Final[Mapping[str, Rule]] = {
     "QLinearConv": Rule(
         "test_qlinearconv",
         {"x": (1, 64, 128, 128), "w": (64, 64, 1, 1), "w_scale": (64,), "w_zero_point": (64,)},
-        {"w_scale": uniform(0.001, 0.002), "y_scale": scalar(0.01, "float32")},
+        {
+            "w": below(256, "uint8"),
+            "w_scale": uniform(0.001, 0.002),
+            "y_scale": scalar(0.01, "float32"),
+        },
         ("w",),
     ),
     "QLinearMatMul": Rule(

@@ -6,9 +6,10 @@
  * point. The three are less than 2^21: there the sum with 1.5 * 2^23 has no fraction left and its bits
  * count by one, and what is beyond keeps its order, as a sum and as bits.
  */
-static inline int32_t onnxc_quantised_float(float ratio, int32_t zero_point, int32_t least, int32_t most)
+static inline int32_t onnxc_quantised_float(float ratio, float zero_point, int32_t least, int32_t most)
 {
     const int32_t zero = 0x4b400000;
+    const int32_t offset = (int32_t)zero_point;
     union {
         float value;
         int32_t bits;
@@ -16,10 +17,10 @@ static inline int32_t onnxc_quantised_float(float ratio, int32_t zero_point, int
 
     sum.value = ratio + 12582912.0f;
 
-    const int32_t low = zero + (least - zero_point);
-    const int32_t high = zero + (most - zero_point);
+    const int32_t low = zero + (least - offset);
+    const int32_t high = zero + (most - offset);
     const int32_t above = sum.bits > low ? sum.bits : low;
     const int32_t inside = above < high ? above : high;
 
-    return ((inside - zero) & (isnan(ratio) ? 0 : -1)) + zero_point;
+    return ((inside - zero) & (isnan(ratio) ? 0 : -1)) + offset;
 }

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from onnxc.check_rows import rows_faults
 from onnxc.dtypes import BOOL, INT64, UINT8
 from onnxc.expression import (
     Apply,
@@ -24,7 +25,7 @@ from onnxc.expression import (
     affine,
     static,
 )
-from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows
 from onnxc.operations import OPERATIONS
 from onnxc.traversal import walk
 
@@ -87,6 +88,9 @@ class _Steps:
                 case Loops():
                     yield from self._loops(step, stores, where)
                 case Micro():
+                    yield from self.faults(Program(steps=step.steps), stores, f"{where}, ")
+                case Rows():
+                    yield from (f"{where}: {fault}" for fault in rows_faults(step))
                     yield from self.faults(Program(steps=step.steps), stores, f"{where}, ")
                 case Routine():
                     yield from self._routine(step, stores, where)

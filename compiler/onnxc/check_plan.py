@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from onnxc.check import InvalidProgramError, described, filled, stored
+from onnxc.check_rows import same_rows
 from onnxc.dtypes import ElementType
 from onnxc.expression import Axis, Buffer, Index, Load
-from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Step
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Rows, Step
 from onnxc.traversal import walk
 
 _Live = dict[Buffer, int]
@@ -157,14 +158,16 @@ class _Plan:
         reads = [b for b in reads if b.kind == "workspace"]
         kept = [b for b in live if b is not out and self.first_store.get(b, number + 1) <= number]
         dying = [b for b in reads if b is not out and b not in live]
-        open_ = [b for b in reads if isinstance(step, Loops) and _overwritable(step, b)]
+        result = step.outputs[0] if isinstance(step, Rows) else out
+        open_ = [b for b in reads if _may_overwrite(step, b)]
         lost = [b for b in kept if self._overlap(out, b)]
-        lost += [b for b in dying if self._overlap(out, b) and not self._in_place(out, b, open_)]
+        taken = [b for b in open_ if out is result and self._in_place(out, b)]
+        lost += [b for b in dying if self._overlap(out, b) and b not in taken]
         partial = isinstance(step, Loops) and step.partial
         lost += [out] if out in reads and out not in open_ and not partial else []
         for buffer in lost:
             report(f"step {number}: writing {described(out)} destroys {described(buffer)}")
-        spared = max((min(b.bytes, out.bytes) for b in dying if b in open_), default=0)
+        spared = max((min(b.bytes, result.bytes) for b in dying if b in open_), default=0)
         needed = {*kept, *dying, *([out] if out.kind == "workspace" else [])}
         self.bound = max(self.bound, sum(b.bytes for b in needed) - spared)
         if out in live:
@@ -173,8 +176,8 @@ class _Plan:
                 del live[out]
         _read(live, reads)
 
-    def _in_place(self, out: Buffer, operand: Buffer, overwritable: list[Buffer]) -> bool:
-        return operand in overwritable and self.offsets[operand] == self.offsets[out]
+    def _in_place(self, out: Buffer, operand: Buffer) -> bool:
+        return self._overlap(out, operand) and self.offsets[operand] == self.offsets[out]
 
     def _overlap(self, one: Buffer, other: Buffer) -> bool:
         start, begin = self.offsets.get(one), self.offsets.get(other)
@@ -185,7 +188,7 @@ class _Plan:
 
 def _stores(step: Step, out: Buffer) -> int:
     """How many elements of one of its results a step without a body stores."""
-    if not isinstance(step, Micro) or out in step.scratch:
+    if not isinstance(step, Micro | Rows) or out in step.scratch:
         return stored(out)
     return sum(filled(part) for part in step.steps if isinstance(part, Loops) and part.out is out)
 
@@ -198,6 +201,18 @@ def _read(live: _Live, buffers: Iterable[Buffer]) -> None:
 
 def _either(one: _Live, other: _Live) -> _Live:
     return {b: max(one.get(b, 0), other.get(b, 0)) for b in (one | other)}
+
+
+def _may_overwrite(step: Step, buffer: Buffer) -> bool:
+    """Whether a step may store its one result where it reads `buffer`."""
+    if isinstance(step, Loops):
+        return _overwritable(step, buffer)
+    if not isinstance(step, Rows) or not same_rows(step, buffer):
+        return False
+    first = next(kernel for kernel in step.steps if kernel.out is step.outputs[0])
+    after = step.steps[step.steps.index(first) + 1 :]
+    unread = buffer not in first.reads() and not first.partial
+    return all(buffer not in k.reads() for k in after) and (unread or _overwritable(first, buffer))
 
 
 def _overwritable(loops: Loops, buffer: Buffer) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from onnxc.expression import Apply, At, Axis, Buffer, Checked, Const, Expr, Fold, Guard, Index, Load
-from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows
 from onnxc.traversal import walk
 
 
@@ -44,6 +44,9 @@ def _program(program: Program, indent: str, names: _Names) -> Iterator[str]:
                 yield from _loops(step, indent, names)
             case Micro():
                 yield f"{indent}by {step.name}, as"
+                yield from _program(Program(steps=step.steps), f"{indent}    ", names)
+            case Rows():
+                yield f"{indent}row by row of {names.axis(step.axis)} < {step.axis.extent}:"
                 yield from _program(Program(steps=step.steps), f"{indent}    ", names)
             case Branch(condition, then, otherwise):
                 yield f"{indent}if {names.buffer(condition)}:"

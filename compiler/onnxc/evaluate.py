@@ -29,7 +29,7 @@ from onnxc.expression import (
     Status,
     along,
 )
-from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Step, pending
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows, Step, pending
 from onnxc.operations import OPERATIONS, Types
 from onnxc.packing import pack_elements, unpack_elements
 from onnxc.passes.merge_axes import merged
@@ -132,7 +132,7 @@ class Memory:
                     whole = merged(step)
                     for slab in _slabs(whole):
                         self.store(slab, across=runs_across(whole))
-                case Micro():
+                case Micro() | Rows():
                     self.run(Program(steps=step.steps))
                 case Routine():
                     self.routine(step)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -183,7 +185,57 @@ class Micro:
         return (*self.results, *self.scratch)
 
 
-Step: TypeAlias = Loops | Micro | Routine | Branch | Repeat
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Kernels that share their outermost loop: all of them run for some rows, then for the next.
+
+    axis    the first of every kernel's axes
+    count   how many rows each computes before the next kernel does
+    steps   merged kernels that compute the same one after the other, each for all rows
+    inside  what only they use, each with the buffer of `count` rows that holds it
+    """
+
+    axis: Axis
+    count: int
+    steps: tuple[Loops, ...]
+    inside: Mapping[Buffer, Buffer]
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        return tuple(dict.fromkeys(origin for step in self.steps for origin in step.origins))
+
+    @property
+    def role(self) -> str:
+        return ""
+
+    @property
+    def outputs(self) -> tuple[Buffer, ...]:
+        """What it leaves, in the order in which it begins to store it."""
+        return tuple(dict.fromkeys(step.out for step in self.steps if step.out not in self.inside))
+
+    @property
+    def scratch(self) -> tuple[Buffer, ...]:
+        """Rows that need memory; those of one element are variables."""
+        return tuple(rows for rows in self.inside.values() if rows.elements > self.count)
+
+    def reads(self) -> tuple[Buffer, ...]:
+        """What it needs from before: what it has not filled itself by then."""
+        found: dict[Buffer, None] = {}
+        stores: Counter[Buffer] = Counter()
+        for step in self.steps:
+            for buffer in step.reads():
+                size = buffer.bytes if buffer.packed else buffer.elements
+                if buffer not in self.inside and stores[buffer] < size:
+                    found[buffer] = None
+            if not step.partial:
+                stores[step.out] += math.prod(axis.extent for axis in step.axes)
+        return tuple(found)
+
+    def writes(self) -> tuple[Buffer, ...]:
+        return (*self.outputs, *self.scratch)
+
+
+Step: TypeAlias = Loops | Micro | Routine | Branch | Repeat | Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +289,7 @@ def map_loops(program: Program, change: Callable[[Loops], Iterable[Step]]) -> Pr
                 return [replace(old, then=then, otherwise=otherwise)]
             case Repeat():
                 return [replace(old, body=map_loops(old.body, change))]
-            case Routine() | Micro():
+            case Routine() | Micro() | Rows():
                 return [old]
 
     return replace(program, steps=tuple(new for old in program.steps for new in step(old)))
@@ -288,7 +340,7 @@ def _makers(steps: tuple[Step, ...]) -> list[tuple[Step, ...]]:
 
 def with_origins(step: Step, origins: tuple[Origin, ...]) -> Step:
     """The step, and those of its programs, as the work of some nodes; unless they say whose."""
-    if not step.origins and not isinstance(step, Micro):
+    if not step.origins and not isinstance(step, Micro | Rows):
         step = replace(step, origins=origins)
     match step:
         case Branch():
@@ -323,7 +375,7 @@ def relocate(step: Step, places: Mapping[Buffer, Buffer]) -> Step:
                 index = (step.out.flat(index),)
             value = _relocated_loads(step.value, places)
             return replace(step, out=place(step.out), where=index, value=value)
-        case Micro():
+        case Micro() | Rows():
             raise AssertionError("lower moves buffers before kernels are chosen")
         case Routine():
             return replace(

@@ -213,17 +213,18 @@ def _extreme_text(symbol: str, function: str) -> Callable[..., str]:
 
 
 def _extreme(*, largest: bool) -> Callable[..., Array]:
-    """A NaN stays; of two zeros the largest is +0, the least -0."""
+    """A NaN stays; of two zeros the largest is +0, the least -0: the bits of onnxc_max_float."""
 
     def evaluate(_types: Types, left: Array, right: Array) -> Array:
-        found = np.asarray((np.maximum if largest else np.minimum)(left, right))
-        if found.dtype.kind != "f":
-            return found
-        zeros = (left == 0) & (right == 0)
-        either = np.signbit(left) & np.signbit(right)
-        negative = either if largest else np.signbit(left) | np.signbit(right)
-        zero = np.where(negative, found.dtype.type(-0.0), found.dtype.type(0.0))
-        return np.asarray(np.where(zeros, zero, found))
+        if left.dtype.kind != "f":
+            return np.asarray((np.maximum if largest else np.minimum)(left, right))
+        unsigned = np.dtype(f"u{left.dtype.itemsize}")
+        sign = unsigned.type(1 << (8 * left.dtype.itemsize - 1)) if largest else unsigned.type(0)
+        first, second = ((a.view(unsigned) ^ sign) for a in (left, right))
+        less, greater = (left < right, right < left) if largest else (left > right, right > left)
+        nothing = unsigned.type(0)
+        both = np.where(less, nothing, first) | np.where(greater, nothing, second)
+        return np.asarray((both ^ sign).view(left.dtype))
 
     return evaluate
 
@@ -393,9 +394,9 @@ def _quantised_text(types: Types, call: Call, ratio: str, zero_point: str) -> st
     return conversion_text(INT32, target, nearest, call)
 
 
-_define("quantise", _quantised, _quantised_text, _NUMBERS, None)
-"""To an integer of up to 16 bits, of a float: the nearest to it, half to even, plus an int32 that such
-an integer holds, saturated; of a NaN that zero point."""
+_define("quantise", _quantised, _quantised_text, _FLOATS, None)
+"""To an integer of up to 16 bits, of a float: the nearest, half to even, plus a zero point that
+such an integer holds, saturated; of a NaN the zero point."""
 
 
 def _define_cast(name: str, *, saturate: bool = True, round_mode: str = "up") -> None:

@@ -29,7 +29,9 @@ from onnxc.passes.check_graph import check_graph
 from onnxc.passes.choose import choose
 from onnxc.passes.fix import Fix, fix_inputs
 from onnxc.passes.fuse_bands import fuse_bands
+from onnxc.passes.fuse_rows import fuse_rows
 from onnxc.passes.infer import infer
+from onnxc.passes.keep_borders import keep_borders
 from onnxc.passes.layout import layout
 from onnxc.passes.load import load
 from onnxc.passes.lower import lower
@@ -49,7 +51,9 @@ PROGRAM_PASSES: Final[tuple[Callable[[Program], Program], ...]] = (
     fuse_bands,
     merge_axes,
     widen_rows,
+    fuse_rows,
     plan_memory,
+    keep_borders,
 )
 PASS_NAMES: Final = (
     "load",

@@ -202,9 +202,10 @@ def _filled(values: Array, size: int) -> Array:
 
 
 def _border(routine: Routine, inputs: Sequence[Any]) -> tuple[Sequence[Any], Status]:
-    """All zeros: the rest is overwritten."""
+    """The value everywhere: the rest is overwritten."""
     (out,) = routine.outputs
-    return [np.zeros(out.shape, out.dtype.numpy)], Status.OK
+    value = dict(routine.parameters)["value"]
+    return [np.full(out.shape, value, out.dtype.numpy)], Status.OK
 
 
 def _with_extent(parameters: dict[str, Any], extent: int) -> list[int]:

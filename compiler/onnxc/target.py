@@ -19,6 +19,7 @@ class Variant:
     registers   vectors
     level       what onnxc_level() returns where the processor has it
     attribute   of functions that use it, for __attribute__((target(...)))
+    dot         what to add to it where the processor sums four products of bytes at once
     """
 
     suffix: str
@@ -26,6 +27,7 @@ class Variant:
     registers: int
     level: int = 0
     attribute: str = ""
+    dot: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,9 @@ class Target:
         return len(self.variants) > 1
 
 
-_AVX512: Final = Variant("_avx512", 16, 32, 2, "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")
+_AVX512: Final = Variant(
+    "_avx512", 16, 32, 2, "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma", "avx512vnni"
+)
 _AVX2: Final = Variant("_avx2", 8, 16, 1, "avx2,fma")
 
 TARGETS: Final = {

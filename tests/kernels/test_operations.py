@@ -166,6 +166,33 @@ def exact_cases() -> Cases:
     return cases
 
 
+def quantised(ratio: float, zero: float, least: int, most: int) -> int:
+    if np.isnan(ratio):
+        return int(zero)
+    nearest = round(ratio) if abs(ratio) < 1e6 else int(np.sign(ratio)) * 10**6
+    return min(max(nearest + int(zero), least), most)
+
+
+@pytest.mark.parametrize("name", ["int8", "uint8", "int16", "uint16"])
+def test_quantise(name: str) -> None:
+    """To nearest, half to even, and the zero point after that; saturated; a NaN gives it."""
+    cases, dtype = Cases(), BY_NAME[name]
+    limits = np.iinfo(name)
+    least, most = int(limits.min), int(limits.max)
+    near = [n + part for n in (least, -3, 0, 1, 2, most, most - least) for part in (-0.5, 0.5, 0.6)]
+    zeros = np.array([least, least + 1, most // 2, most], np.float32)
+    ratios = np.array([*hard_values(FLOAT), *near, 2.0**22, -(2.0**24), 3e9], np.float32)
+    arrays = meshed(ratios, zeros)
+    wanted = [quantised(float(r), float(z), least, most) for r, z in zip(*arrays, strict=True)]
+
+    def element(ratio: Expr, zero: Expr) -> Expr:
+        return apply("quantise", ratio, zero, dtype=dtype)
+
+    cases.add(element, [FLOAT, FLOAT], arrays, np.array(wanted, name), name)
+    for compiler in ("gcc", "clang", "tcc"):
+        cases.check(compiler)
+
+
 def test_exact_operations() -> None:
     exact_cases().check()
 
@@ -179,7 +206,7 @@ def test_other_compilers(compiler: str, tool: Any) -> None:
 def test_every_operation_is_tested() -> None:
     """Here, and the casts by tests/runtime/test_conversion.py."""
     known = {*INTEGERS, *FLOATS, *BOOLS, *COMPARISONS, *REFERENCES, *CASTS}
-    assert set(OPERATIONS) == known | {"where", "truth", "pack", "pow", "reinterpret"}
+    assert set(OPERATIONS) == known | {"where", "truth", "pack", "pow", "reinterpret", "quantise"}
     for name, operation in OPERATIONS.items():
         kinds = {"float"} if name in FLOATS else set()
         kinds |= {"signed", "unsigned"} if name in INTEGERS else set()

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from onnxc.compiled import CompiledModel
-from onnxc.kernel import Micro, Repeat, every_step
+from onnxc.dtypes import BOOL
+from onnxc.expression import Buffer
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, every_step
 from onnxc.pipeline import Compiled, compile_model, evaluate_model
-from onnxc.tuned.recurrent import Recurrent
+from onnxc.target import TARGETS
+from onnxc.tuned.recurrent import Recurrent, with_recurrent_kernels
 from tests.models import STRICT, Array
 from tests.ops.node_batch import NodeBatch
 from tests.toolchains import Tool
@@ -180,3 +183,19 @@ def test_activations_of_two_directions() -> None:
         Case("GRU", 3, 2, 24, "bidirectional", attributes={"activations": names})
     )
     assert forward.functions != backward.functions
+
+
+def test_in_a_branch() -> None:
+    """Nested programs have kernels too."""
+    batch, lowered = NodeBatch(), list[Any]()
+    Case("LSTM", 3, 2, 20, outputs=(0,)).add_to(batch)
+    compile_model(
+        batch.model(), observe=lambda name, made: lowered.append(made) if name == "lower" else None
+    )
+    condition = Buffer("yes", (), BOOL, "input")
+    then = Program(steps=lowered[0].steps)
+    branch = Branch(condition, then, Program())
+    (found,) = with_recurrent_kernels(Program(steps=(branch,)), TARGETS["generic"]).steps
+    assert isinstance(found, Branch)
+    inside = [*every_step(found.then)]
+    assert [type(step) for step in inside if not isinstance(step, Loops)] == [Micro]

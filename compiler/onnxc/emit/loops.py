@@ -8,7 +8,7 @@ from typing import Final
 
 from onnxc.emit.expr import Scope, expression, index_text
 from onnxc.emit.pieces import block_lanes, pieces, restricted, tile_size, tiled_axis
-from onnxc.emit.statements import Block, Loop, Part
+from onnxc.emit.statements import Block, Body, Loop, Part, Variable
 from onnxc.emit.text import unwrapped
 from onnxc.emit.writer import Writer, loop_name, uses_of
 from onnxc.expression import (
@@ -41,18 +41,24 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What the template needs to write one function; all but `function` and `comment`."""
+    """What the template needs to write one function; all but `function` and `comment`.
+
+    bodies     one, or those of kernels that run row by row
+    rows       the loop around these, which each kernel has for `block` iterations at a time
+    variables  what they leave for each other
+    """
 
     index_type: str
     parameters: tuple[Parameter, ...]
-    loops: tuple[Loop, ...]
-    parts: tuple[Part, ...]
-    assignment: str
+    bodies: tuple[Body, ...]
     copied: int
     checked: bool
     compares_floats: bool
     needs_math_h: bool
     functions: frozenset[str] = field(default=frozenset(), compare=False)
+    rows: Loop | None = None
+    block: int = 1
+    variables: tuple[Variable, ...] = ()
 
     @property
     def needs_string_h(self) -> bool:
@@ -69,34 +75,46 @@ def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple
     shared = {b: "out" for b in loops.reads() if place is not None and places.get(b) == place}
     shared[loops.out] = "out"
     arguments = (*(b for b in loops.reads() if b not in shared), loops.out)
-    pointers = {b: _operand_name(n) for n, b in enumerate(arguments[:-1])} | shared
+    pointers = {b: operand_name(n) for n, b in enumerate(arguments[:-1])} | shared
     scope = Scope({axis: loop_name(n) for n, axis in enumerate(loops.axes)}, pointers)
     scope.terse = len(loops.axes) > 3 or any(map(_hides_loops, walk(*loops.roots())))
-    copied, floats = _copied(loops), loops.out.dtype.kind == "float"
-    ranges = _ranges(loops, in_place=len(shared) > 1)
+    copied = _copied(loops)
+    kernel = Kernel(
+        index_type=index_type(loops),
+        parameters=tuple(parameter(b, pointers[b], written=b is loops.out) for b in arguments),
+        bodies=(body_of(loops, scope, in_place=len(shared) > 1),),
+        copied=copied,
+        checked=reports(loops),
+        compares_floats=scope.compares_floats,
+        needs_math_h=scope.needs_math_h,
+        functions=frozenset() if copied else frozenset(scope.functions),
+    )
+    return kernel, arguments
+
+
+def body_of(loops: Loops, scope: Scope, *, in_place: bool, comment: str = "") -> Body:
+    """Its loops, inside of others in scope; `in_place` is whether it reads what it stores to."""
+    ranges = _ranges(loops, in_place=in_place)
     parts = tuple(
-        _part(restricted(loops, *ends), loops, scope, twice=len(shared) == 1) for ends in ranges
+        _part(restricted(loops, *ends), loops, scope, twice=not in_place) for ends in ranges
     )
     apart = len(parts) > 1 or parts[0].block is not None
     across = None if apart else tiled_axis(loops)
     tile = (across, loops.axes[-1]) if across is not None else ()
-    kernel = Kernel(
-        index_type=_index_type(loops),
-        parameters=tuple(_parameter(b, pointers[b], b is loops.out) for b in arguments),
+    return Body(
         loops=tuple(
             Loop(scope.axes[axis], axis.extent)
             for axis in (loops.axes[:-1] if apart else loops.axes)
             if axis not in tile
         ),
         parts=parts if apart else (_whole(parts[0], loops, tile, scope),),
-        assignment={"add": "+=", "mul": "*="}.get(loops.accumulate, "=") if floats else "=",
-        copied=copied,
-        checked=any(isinstance(node, Checked) for node in walk(*loops.roots())),
-        compares_floats=scope.compares_floats,
-        needs_math_h=scope.needs_math_h,
-        functions=frozenset() if copied else frozenset(scope.functions),
+        comment=comment,
     )
-    return kernel, arguments
+
+
+def reports(loops: Loops) -> bool:
+    """Whether it has a status."""
+    return any(isinstance(node, Checked) for node in walk(*loops.roots()))
 
 
 def _ranges(loops: Loops, *, in_place: bool) -> list[tuple[int, int]]:
@@ -122,7 +140,9 @@ def _part(loops: Loops, whole: Loops, outer: Scope, *, twice: bool) -> Part:
 
     `twice` is whether a point may be computed in two blocks.
     """
-    scope = replace(outer, axes={a: loop_name(n) for n, a in enumerate(loops.axes)}, texts={})
+    axes = {axis: name for axis, name in outer.axes.items() if axis not in whole.axes}
+    axes |= {axis: outer.axes[old] for axis, old in zip(loops.axes, whole.axes, strict=False)}
+    scope = replace(outer, axes=axes, texts=dict(outer.texts))
     folds = [node for node in walk(*loops.roots(), inner=False) if isinstance(node, Fold)]
     across, axis, block = runs_across(whole), None, None
     single = len(loops.axes) < len(whole.axes)
@@ -141,11 +161,12 @@ def _part(loops: Loops, whole: Loops, outer: Scope, *, twice: bool) -> Part:
     for root in loops.roots()[1:]:
         writer.text(root)
     value = writer.text(loops.value)
-    target = f"out[{index_text(loops.where[0], scope)}]"
-    if loops.accumulate and not (
-        loops.out.dtype.kind == "float" and loops.accumulate in ("add", "mul")
-    ):
-        value = _accumulated(loops, target, value, scope)
+    target = scope.texts.get(load(loops.out, loops.where))
+    if target is None:
+        target = f"{scope.pointers[loops.out]}[{index_text(loops.where[0], scope)}]"
+    sign = {"": "=", "add": "+=", "mul": "*="}.get(loops.accumulate, "")
+    if not sign or (loops.accumulate and loops.out.dtype.kind != "float"):
+        sign, value = "=", _accumulated(loops, target, value, scope)
     outer.functions |= scope.functions
     outer.compares_floats |= scope.compares_floats
     outer.needs_math_h |= scope.needs_math_h
@@ -158,6 +179,7 @@ def _part(loops: Loops, whole: Loops, outer: Scope, *, twice: bool) -> Part:
         statements=tuple(writer.statements),
         target=target,
         value=unwrapped(value),
+        sign=sign,
     )
 
 
@@ -180,11 +202,11 @@ def _accumulated(loops: Loops, target: str, value: str, scope: Scope) -> str:
     return expression(update, scope)
 
 
-def _operand_name(n: int) -> str:
+def operand_name(n: int) -> str:
     return "abcdefgh"[n] if n < 8 else f"x{n}"
 
 
-def _parameter(buffer: Buffer, name: str, written: bool) -> Parameter:
+def parameter(buffer: Buffer, name: str, *, written: bool) -> Parameter:
     return Parameter(name, "uint8_t" if buffer.packed else buffer.dtype.c_type, written)
 
 
@@ -200,7 +222,7 @@ def _indices(loops: Loops) -> Iterator[Index]:
                 yield from (index for index, _ in bounds)
 
 
-def _index_type(loops: Loops) -> str:
+def index_type(loops: Loops) -> str:
     """int32_t where every partial sum of the loops in every index fits; the rest is int64_t."""
     axes = [*loops.axes]
     axes += [axis for n in walk(*loops.roots()) if isinstance(n, Fold) for axis in n.axes]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
+from onnxc.emit.contracted import may_contract, work
 from onnxc.emit.interface import Banner, Port, header, signature
 from onnxc.emit.literals import Constant, constant
 from onnxc.emit.loops import Kernel, Parameter, kernel_of
+from onnxc.emit.rows import rows_kernel
 from onnxc.emit.text import (
     WIDTH,
     buffer_text,
@@ -20,19 +20,19 @@ from onnxc.emit.text import (
     node_text,
     render,
     render_routine,
+    role_name,
     signature_text,
     wrapped,
 )
 from onnxc.emit.tuned import kernel_text, operand_buffers, sections
 from onnxc.emit.weights import ByteSink, Weights, local_names, weights
-from onnxc.expression import Apply, Buffer, Expr, Fold
-from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Step, every_step
+from onnxc.expression import Buffer
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows, Step, every_step
 from onnxc.names import Names, unique_names
+from onnxc.passes.keep_borders import stores_nothing
 from onnxc.resources import runtime_functions, runtime_text
 from onnxc.routines import ROUTINES
 from onnxc.target import TARGETS
-from onnxc.tensor import EXPENSIVE
-from onnxc.traversal import walk
 
 VARIANTS_FROM: Final = 2048
 """Elements from which plain loops are built for every variant of the target."""
@@ -48,7 +48,6 @@ INCLUDES: Final = {
 COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
 LIBM: Final = re.compile(r"\b(sqrtf?|fmodf?)\(")
 STRUCTS: Final = re.compile(r"\bonnxc_(string|complex64|complex128)\b")
-LONGEST_ROLE: Final = 24
 OWN_LOCALS: Final = ("arena", "over")
 """Variables of the run function, besides those that no name of a model ever becomes."""
 
@@ -288,11 +287,11 @@ class _Emission:
         self.includes |= {name for name, used in INCLUDES.items() if used.search(code)}
 
     def steps(self, steps: Sequence[Step]) -> list[Any]:
-        return [self.step(step) for step in steps]
+        return [self.step(step) for step in steps if not stores_nothing(step)]
 
     def step(self, step: Step) -> Any:
         match step:
-            case Loops():
+            case Loops() | Rows():
                 return self.call(step)
             case Micro():
                 return self.call_tuned(step)
@@ -329,19 +328,21 @@ class _Emission:
         count = state.bytes if state.packed else state.elements
         return target, self.pointer(value), f"{count} * sizeof *{target}"
 
-    def call(self, loops: Loops) -> Call:
-        kernel, arguments = kernel_of(loops, self.program.offsets)
+    def call(self, step: Loops | Rows) -> Call:
+        places = self.program.offsets
+        view = rows_kernel(step, places) if isinstance(step, Rows) else kernel_of(step, places)
+        kernel, arguments = view
         if kernel not in self.functions:
-            function = self.names.add(_function_name(loops, self.kernels()))
+            function = self.names.add(_function_name(step, self.kernels()))
             self.functions[kernel] = function
-            self.texts.append(self.function(loops, kernel, function, arguments))
+            self.texts.append(self.function(step, kernel, function, arguments))
         self.checked |= kernel.checked
         name = self.functions[kernel]
-        if self.in_variants(loops):
+        if self.in_variants(step):
             self.each = True
             name = f"ONNXC_VARIANT({name})"
         text = f"{name}({', '.join(map(self.pointer, arguments))})"
-        return Call(text, kernel.checked, comment(_listed(loops)))
+        return Call(text, kernel.checked, comment(_listed(step)))
 
     def call_tuned(self, step: Micro) -> Call:
         """Kernels of the same text for the base are one, in every variant."""
@@ -391,38 +392,38 @@ class _Emission:
         return Call(call, checked, comment(_listed(step)))
 
     def function(
-        self, loops: Loops, kernel: Kernel, function: str, arguments: Sequence[Buffer]
+        self, step: Loops | Rows, kernel: Kernel, function: str, arguments: Sequence[Buffer]
     ) -> str:
         self.runtime |= kernel.functions
         if kernel.needs_string_h:
             self.includes.add("string.h")
         if kernel.needs_math_h:
             self.includes.add("math.h")
-        copy = [f"copy {buffer_text(arguments[0])} -> {buffer_text(loops.out)}"]
+        copy = [f"copy {buffer_text(arguments[0])} -> {buffer_text(step.writes()[0])}"]
         parameters = ", ".join(map(_declared, kernel.parameters))
-        each = self.in_variants(loops)
+        each = self.in_variants(step)
         text = render(
             "kernels/loops.c.j2",
             kernel=kernel,
             function=function,
             parameters=parameters,
-            comment=comment(_explained(loops, copy)),
+            comment=comment(_explained(step, copy)),
             each=each,
         )
         if each:
             kind = "onnxc_status, return" if kernel.checked else "void,"
             names = ", ".join(parameter.name for parameter in kernel.parameters)
             functions = wrapped(f"ONNXC_EACH({kind}, {function}, ({parameters}), ({names}))")
-            if may_contract(loops):
+            if may_contract(step):
                 self.contracted.append(functions)
             else:
                 text = f"{text}\n{functions}\n"
         return text
 
-    def in_variants(self, loops: Loops) -> bool:
+    def in_variants(self, step: Loops | Rows) -> bool:
         """Whether a kernel of plain loops is worth a function for each variant of the target."""
         dispatches = self.program.target is not None and self.target.dispatches
-        return dispatches and _work(loops) >= VARIANTS_FROM
+        return dispatches and work(step) >= VARIANTS_FROM
 
     def pointer(self, buffer: Buffer) -> str:
         if buffer.data is None:
@@ -439,42 +440,11 @@ def _named_by_role(program: Program) -> dict[Buffer, str]:
     """What a kernel says of its part of the work names the buffer that it is the first to write."""
     names: dict[Buffer, str] = {}
     for step in every_step(program):
-        if isinstance(step, Loops) and step.role:
-            words = re.sub(r"[^a-z0-9]+", "_", step.role.partition(",")[0].lower()).strip("_")
-            names.setdefault(step.out, words.removeprefix("the_")[:LONGEST_ROLE].strip("_"))
+        inside = step.inside if isinstance(step, Rows) else {}
+        for loops in step.steps if isinstance(step, Rows) else (step,):
+            if isinstance(loops, Loops) and loops.role:
+                names.setdefault(inside.get(loops.out, loops.out), role_name(loops.role))
     return names
-
-
-def _work(loops: Loops) -> int:
-    """How many elements it computes, those of its Folds counted too."""
-    folds = [node.axes for node in walk(*loops.roots()) if isinstance(node, Fold)]
-    most = max((math.prod(axis.extent for axis in axes) for axes in folds), default=1)
-    return most * math.prod(axis.extent for axis in loops.axes)
-
-
-def may_contract(loops: Loops) -> bool:
-    """Whether its products may be fused into sums where the processor can.
-
-    The functions of runtime_c/ hold their bounds both ways, and are much faster so. Of the kernel's
-    own sums none may be of two products, or of one that it uses again: of equal ones the difference
-    would not be 0.
-    """
-    nodes = list(walk(*loops.roots()))
-    uses = Counter(operand for node in nodes for operand in node.operands())
-    if not any(isinstance(node, Apply) and node.operation in EXPENSIVE for node in nodes):
-        return False
-    for node in nodes:
-        if isinstance(node, Apply) and node.operation in ("add", "sub"):
-            products = [arg for arg in node.args if _is_product(arg)]
-            if len(products) > 1 or any(uses[product] > 1 for product in products):
-                return False
-    return True
-
-
-def _is_product(node: Expr) -> bool:
-    while isinstance(node, Apply) and node.operation == "neg":
-        (node,) = node.args
-    return isinstance(node, Apply) and node.operation == "mul"
 
 
 def _declared(parameter: Parameter) -> str:
@@ -482,14 +452,14 @@ def _declared(parameter: Parameter) -> str:
     return f"{const}{parameter.c_type} *restrict {parameter.name}"
 
 
-def _function_name(step: Loops | Micro, number: int) -> str:
+def _function_name(step: Loops | Micro | Rows, number: int) -> str:
     operators = dict.fromkeys(origin.operator.partition("-")[0] for origin in step.origins)
     plain = (operator.replace("NaN", "Nan") for operator in operators)
     words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operator).lower() for operator in plain]
     return f"{'_'.join(words[:3]) or 'copy'}_{number}"
 
 
-def _explained(step: Loops | Micro | Routine, otherwise: list[str]) -> list[str]:
+def _explained(step: Loops | Micro | Routine | Rows, otherwise: list[str]) -> list[str]:
     """The comment above the function of a kernel."""
     lines = [signature_text(origin) for origin in step.origins[:ORIGINS_SHOWN]]
     if len(step.origins) > ORIGINS_SHOWN:
@@ -497,7 +467,7 @@ def _explained(step: Loops | Micro | Routine, otherwise: list[str]) -> list[str]
     return [*(lines or otherwise), *([f"here: {step.role}"] if step.role else [])]
 
 
-def _listed(loops: Loops | Micro | Routine) -> list[str]:
+def _listed(loops: Loops | Micro | Routine | Rows) -> list[str]:
     names = listing(map(node_text, loops.origins))
     role = f": {loops.role}" if loops.role else ""
     return [names + role] if names else []

@@ -125,6 +125,7 @@ class Part:
     """A range of the innermost axis, or what there is inside of all axes.
 
     loop    over the range, if it has one of its own, but for a block
+    sign    of its assignment: = or, of what accumulates, += or *=
     tile    two loops that run by tiles of `tile_size` iterations of each, for one walks what is
             read, the other what is written: cache lines of both stay until they are used up
     folds   what runs side by side before the statements, one after the other
@@ -136,5 +137,24 @@ class Part:
     statements: tuple[Statement, ...]
     target: str
     value: str
+    sign: str = "="
     tile: tuple[Loop, ...] = ()
     tile_size: int = 0
+
+
+@dataclass(frozen=True)
+class Body:
+    """What computes one Loops, inside of loops around it."""
+
+    loops: tuple[Loop, ...]
+    parts: tuple[Part, ...]
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One element that a row, or each of `rows`, leaves for what follows in it."""
+
+    c_type: str
+    name: str
+    rows: int

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 100
 """Columns that no line but data passes."""
+LONGEST_ROLE: Final = 24
+"""Characters."""
 LONGEST_PIECE: Final = 64
 """Columns of what is not broken unless it must."""
 
@@ -39,6 +41,12 @@ def _environment() -> jinja2.Environment:
     jinja = environment()
     jinja.filters |= {"wrap": wrapped, "comment": commented}
     return jinja
+
+
+def role_name(role: str) -> str:
+    """What a role calls the buffer that a kernel fills, in small letters, digits and lines."""
+    words = re.sub(r"[^a-z0-9]+", "_", role.partition(",")[0].lower()).strip("_")
+    return words.removeprefix("the_")[:LONGEST_ROLE].strip("_")
 
 
 def node_text(origin: Origin) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxc.dtypes import FLOAT
 from onnxc.emit import scalar
+from onnxc.emit.integer_product import integer_product_text, integer_words
 from onnxc.emit.literals import literal
 from onnxc.emit.scalar import shared_texts
 from onnxc.emit.text import origin_lines, render, wrapped
@@ -65,17 +66,19 @@ def sections(
 
 def _words(lanes: int, variant: Variant, kernels: str) -> str:
     """The types, and the functions that the kernels call or that these call."""
+    integers = integer_words(lanes, variant, kernels)
+    integers = "\n".join(map(wrapped, in_variant(integers, variant).split("\n")))
     called = [f for f in FUNCTIONS if re.search(rf"vf_{f}{variant.suffix}\(", kernels)]
     words = f"{render('vector.c.j2', lanes=lanes)}\n{vector_functions(called)}"
     text = "\n".join(map(wrapped, in_variant(words, variant).split("\n")))
     types, *functions = re.split(r"\n\n(?=/\*|static)", text.rstrip())
-    needed, kept = kernels, []
+    needed, kept = kernels + integers, []
     for function in reversed(functions):
         name = re.search(r"(\w+)\(", function.partition("static")[2].partition("(")[0] + "(")
         if name and re.search(rf"\b{name[1]}\(", needed):
             kept.append(function)
             needed += function
-    return "\n\n".join([types.rstrip(), *reversed(kept)]) + "\n"
+    return "\n\n".join([types.rstrip(), *reversed(kept)]) + f"\n\n{integers}".rstrip() + "\n"
 
 
 def _lane_counts(variant: Variant) -> list[int]:
@@ -215,6 +218,15 @@ def _recurrent(step: Micro, function: str, comment: Sequence[str], variant: Vari
     )
 
 
+def _transpose(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
+    return render("kernels/transpose.c.j2", function=function, comment=comment, p=step.parameters)
+
+
+def _byte_transpose(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
+    values = {"function": function, "comment": comment, "p": step.parameters}
+    return render("kernels/byte_transpose.c.j2", **values)
+
+
 def _winograd(step: Micro, function: str, comment: Sequence[str], variant: Variant) -> str:
     parameters: Winograd = step.parameters
     return render(
@@ -332,10 +344,13 @@ def _block_offset(parameters: Contraction) -> str:
 
 RENDERERS: Final[dict[str, Callable[..., Any]]] = {
     "bands": _bands,
+    "byte_transpose": _byte_transpose,
     "contraction": _contraction,
     "depthwise": _depthwise,
     "gemv": _gemv,
+    "integer_product": integer_product_text,
     "recurrent": _recurrent,
+    "transpose": _transpose,
     "winograd": _winograd,
     **scalar.RENDERERS,
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from onnxc.dtypes import ElementType
@@ -41,6 +42,11 @@ def uses_of(*roots: Expr) -> Counter[Expr]:
     return uses
 
 
+def _is_sign(node: Expr) -> bool:
+    """Whether it is little more than its operand, and what it is part of may have a form for it."""
+    return isinstance(node, Apply) and node.operation in ("abs", "neg")
+
+
 def _is_extreme_integer(node: Apply) -> bool:
     """Whether the text has the operands twice: x > y ? x : y."""
     return node.operation in ("max", "min") and node.dtype.kind != "float"
@@ -75,7 +81,7 @@ class Writer:
                 self._check(Check(self.scope.texts[condition], int(code)))
                 return self.scope.texts[value]
         text = expression(node, self.scope)
-        named = self.uses[node] > 1 or len(text) > LONGEST_TEXT
+        named = self.uses[node] > 1 or (len(text) > LONGEST_TEXT and not _is_sign(node))
         if node is root or isinstance(node, Const | At) or not named:
             return text
         local = Local(node.dtype.c_type, self._name("v"), unwrapped(text))
@@ -108,8 +114,7 @@ class Writer:
         points of it side by side.
         """
         name = self._name("sum" if fold.operation == "sum" else "acc")
-        depth = len(self.scope.axes)
-        self.scope.axes |= {a: loop_name(depth + n) for n, a in enumerate(fold.axes)}
+        self.scope.axes |= dict(zip(fold.axes, self._free_loops(), strict=False))
         element, bounds = _unguarded(fold, axis or fold.axes[-1])
         how = summation(fold, across=axis is not None)
         long = how if _is_float_sum(fold) and how.compensated else None
@@ -146,6 +151,11 @@ class Writer:
         self.scope.texts, self.checks = outside, checks
         multiplies = fold.operation in ("sum", "prod") and fold.dtype.kind != "float"
         return body, value if multiplies else unwrapped(value)
+
+    def _free_loops(self) -> Iterator[str]:
+        """Names that no loop around has."""
+        taken = set(self.scope.axes.values())
+        return (name for n in itertools.count() if (name := loop_name(n)) not in taken)
 
     def _note(self, fold: Fold, *, compensated: bool) -> None:
         """What the text of a fold needs besides its value's."""

@@ -9,6 +9,7 @@ from functools import reduce
 from operator import mul
 from typing import Final
 
+from onnxc.centred import centred
 from onnxc.errors import RefusalError
 from onnxc.expression import Apply, Const, Expr, Index, Load, fold
 from onnxc.op import op
@@ -134,9 +135,9 @@ def operand(tensor: Tensor, uses: int, role: str = "") -> Tensor:
     """The tensor for a reader that takes each element `uses` times.
 
     Stored where it is costly to repeat; small floats too, whose conversion to float is no plain
-    load.
+    load. 8-bit numbers less their zero point stay as they are: integer products read those.
     """
-    if uses <= 1:
+    if uses <= 1 or centred(tensor.value):
         return tensor
     if uses >= STORED_FROM and not isinstance(tensor.value, Load | Const):
         return tensor.stored(role)

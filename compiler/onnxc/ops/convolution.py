@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
 
+from onnxc.centred import centred
 from onnxc.dtypes import INT64
 from onnxc.errors import RefusalError
 from onnxc.expression import Buffer, Expr, Index, Load, along, apply, at, cast, guard
@@ -109,8 +110,11 @@ def convolved(X: Tensor, W: Tensor, windows: Sequence[Window], group: int) -> Te
 
 
 def _is_computed(tensor: Tensor) -> bool:
-    """Whether its elements are more than those of a buffer, as it is or seen otherwise."""
-    return not isinstance(tensor.value, Load)
+    """Whether its elements are more than those of a buffer, as it is or seen otherwise.
+
+    8-bit numbers less their zero point are not: integer products read those.
+    """
+    return not isinstance(tensor.value, Load) and centred(tensor.value) is None
 
 
 def grouped(

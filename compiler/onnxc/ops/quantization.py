@@ -8,18 +8,36 @@ zero point.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
 
 from onnxc.dtypes import DOUBLE, FLOAT, INT32, INT64, UINT8, ElementType
 from onnxc.errors import RefusalError
-from onnxc.expression import Expr, Index, apply, at, cast, compare, fold, literal, where
+from onnxc.expression import (
+    Const,
+    Expr,
+    Index,
+    Load,
+    apply,
+    at,
+    cast,
+    compare,
+    fold,
+    literal,
+    where,
+)
 from onnxc.op import Declared, Ints, op
 from onnxc.ops.checks import require_one_element, type_of_code
 from onnxc.ops.contraction import matrix_product
 from onnxc.ops.convolution import check_kernel, convolved, with_bias
 from onnxc.ops.window import Window, sliding_windows
-from onnxc.tensor import Tensor, compute, dynamic, elementwise
+from onnxc.tensor import Tensor, compute, constant, dynamic, elementwise
 
 INTEGERS = ("signed", "unsigned")
+BLOCK: Final = 4096
+"""Floats that stay in the first-level cache."""
 
 
 @op("QuantizeLinear", exact=True)
@@ -87,13 +105,11 @@ def dequantize_linear(
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """To uint8, over a range that holds 0; where there is nothing but zeros the scale is 1."""
     source = x.shared("the input")
-
-    def end(operation: str) -> Tensor:
-        found = compute((), lambda: fold(operation, source.shape, lambda *indices: source[indices]))
-        ends = found.stored(f"the {'greatest' if operation == 'max' else 'least'} element")
-        return elementwise(lambda value: apply(operation, value, 0), ends)
-
-    least, greatest = end("min"), end("max")
+    low, high = _ends(source)
+    least, greatest = (
+        elementwise(partial(_with_zero, operation), found)
+        for operation, found in (("min", low), ("max", high))
+    )
 
     def scale_of(low: Expr, high: Expr) -> Expr:
         return where(compare("equal", high, low), literal(FLOAT, 1), (high - low) / 255)
@@ -106,6 +122,41 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         lambda value, size, zero: quantised(value / size, zero, UINT8), source, scale, zero_point
     )
     return y, scale, zero_point
+
+
+def _with_zero(operation: str, value: Expr) -> Expr:
+    return apply(operation, value, 0)
+
+
+def _ends(source: Tensor) -> tuple[Tensor, Tensor]:
+    """The least and the greatest element; blocks that stay in the cache are read for both at once.
+
+    The least is that whose negative is the greatest.
+    """
+
+    def end(tensor: Tensor, operation: str, role: str) -> Tensor:
+        found = compute((), lambda: fold(operation, tensor.shape, lambda *at: tensor[at]))
+        return found.stored(role)
+
+    count = source.elements
+    block = next((size for size in range(BLOCK, BLOCK // 8, -1) if count % size == 0), count)
+    if count < 4 * BLOCK or block == count:
+        low, high = (
+            end(source, "min", "the least element"),
+            end(source, "max", "the greatest element"),
+        )
+        return low, high
+    rows = source.reshape((count // block, block))
+    signs = constant(np.array([1, -1], np.float32), FLOAT)
+
+    def greatest(row: Index, side: Index) -> Expr:
+        return fold("max", (block,), lambda place: rows[[row, place]] * signs[[side]])
+
+    ends = compute((count // block, 2), greatest).stored("the ends of each block")
+    sides = [compute((count // block,), lambda row, n=n: ends[[row, Index(n)]]) for n in (0, 1)]
+    high = end(sides[0], "max", "the greatest element")
+    negative = end(sides[1], "max", "the least element, negated")
+    return elementwise(lambda value: -value, negative), high
 
 
 @op("MatMulInteger")
@@ -217,7 +268,7 @@ def quantised(
     `saturate` is for the float8 types. To a zero point of 0 nothing is added: -0 stays.
     """
     if target.kind in INTEGERS and target.bits <= 16 and ratio.dtype is FLOAT:
-        zero = literal(INT32, 0) if zero_point is None else cast(zero_point, INT32)
+        zero = literal(FLOAT, 0) if zero_point is None else cast(zero_point, FLOAT)
         return apply("quantise", ratio, zero, dtype=target)
     offset = None if zero_point is None else cast(zero_point, ratio.dtype)
     if target.kind not in INTEGERS:
@@ -284,6 +335,9 @@ def _in_precision(value: Expr, exact: ElementType) -> Expr:
 
 
 def _centred(tensor: Tensor, zero_point: Tensor | None, wide: ElementType) -> Tensor:
+    """Of what is stored: products take each element many times."""
+    if not isinstance(tensor.value, Load | Const):
+        tensor = tensor.stored("an operand")
     if zero_point is None:
         return tensor.cast(wide)
     return elementwise(lambda value, zero: difference(value, zero, wide), tensor, zero_point)

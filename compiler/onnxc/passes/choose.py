@@ -12,13 +12,16 @@ from onnxc.kernel import Loops, Micro, Program, Step, map_loops
 from onnxc.passes.merge_axes import merged
 from onnxc.target import Target
 from onnxc.traversal import axes_read, replace_loads, replace_subexpression
+from onnxc.tuned.byte_transpose import byte_transpose
 from onnxc.tuned.contraction import contraction
 from onnxc.tuned.depthwise import depthwise
 from onnxc.tuned.gemv import gemv
+from onnxc.tuned.integer_product import integer_product
 from onnxc.tuned.product import Product, only_fold, product_of
 from onnxc.tuned.recurrent import with_recurrent_kernels
 from onnxc.tuned.scalar import is_scalar
 from onnxc.tuned.scalar_layers import scalar
+from onnxc.tuned.transpose import transpose
 from onnxc.tuned.winograd import winograd
 
 ROWS: Final = 4
@@ -35,8 +38,8 @@ def choose(program: Program) -> Program:
     target = program.target
     if target is None:
         return program
-    steps = with_recurrent_kernels(program.steps, target)
-    return map_loops(replace(program, steps=steps), lambda loops: chosen(loops, target))
+    program = with_recurrent_kernels(program, target)
+    return map_loops(program, lambda loops: chosen(loops, target))
 
 
 def chosen(loops: Loops, target: Target) -> list[Step]:
@@ -44,12 +47,16 @@ def chosen(loops: Loops, target: Target) -> list[Step]:
     step = merged(loops)
     if is_scalar(target) and (single := scalar(step, target)):
         return [single]
+    if (integers := integer_product(step, target)) is not None:
+        return [integers]
     product = product_of(step)
     if product is not None:
-        before, readable = _readable(step, product)
+        before, readable = _readable(step, product, target)
         found = tuned(readable, target)
         if found is not None:
             return [*before, found]
+    if turned := transpose(step, target) or byte_transpose(step, target):
+        return [turned]
     fold = only_fold(step)
     axes = () if fold is None else _axes_of(fold, step)
     if fold is None or fold is step.value or not axes:
@@ -69,7 +76,7 @@ def _axes_of(fold: Fold, step: Loops) -> tuple[Axis, ...]:
     return tuple(axis for axis in step.axes if axis in moved) if moved <= set(step.axes) else ()
 
 
-def _readable(step: Loops, product: Product) -> tuple[list[Step], Loops]:
+def _readable(step: Loops, product: Product, target: Target) -> tuple[list[Step], Loops]:
     """What lays a run-time operand out row by row, where it lies by columns, and the step after."""
     panel, lanes = product.panel, product.lanes
     given = panel.buffer.data is None and not product.rows.flat.stride(lanes)
@@ -79,9 +86,9 @@ def _readable(step: Loops, product: Product) -> tuple[list[Step], Loops]:
     axes = (*product.shared, *product.blocks, *product.fold.axes, lanes)
     place = Buffer("", tuple(axis.extent for axis in axes), panel.dtype, "workspace")
     walks = tuple(map(along, axes))
-    copied = Loops(place, walks, axes, panel, step.origins, "an operand, row by row")
+    copied = merged(Loops(place, walks, axes, panel, step.origins, "an operand, row by row"))
     moved = replace_loads(step.value, {panel: load(place, (place.flat(walks),))})
-    return [copied], merged(replace(step, value=moved))
+    return [transpose(copied, target) or copied], merged(replace(step, value=moved))
 
 
 def tuned(loops: Loops, target: Target) -> Micro | None:

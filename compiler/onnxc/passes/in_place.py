@@ -6,29 +6,68 @@ the loops reads an element after an earlier point, or another, has stored over i
 - each point reads of the operand only the element that it alone then stores, in whatever order, or
 - the points store upwards, and none reads below the place where it stores: what a later point
   reads then lies above all that is stored by then.
+
+Of kernels that run row by row, each row of the result may take over the same row of an operand that
+no kernel reads after the first that stores to the result, if that one may.
 """
 
 from __future__ import annotations
 
-from onnxc.expression import Axis, Buffer, Index, Load, static
-from onnxc.kernel import Loops, Step
+from onnxc.expression import Axis, Buffer, Index, Load, along, static
+from onnxc.kernel import Loops, Rows, Step
 from onnxc.traversal import walk
 
 
 def overwritable(step: Step) -> list[Buffer]:
     """The workspace buffers, smaller or larger than the result, that the step may overwrite.
 
-    Of steps other than Loops none is: they may read and write in any order.
+    Of steps other than Loops and Rows none is: they may read and write in any order.
     """
+    if isinstance(step, Rows):
+        return _overwritable_by_rows(step)
     if not isinstance(step, Loops) or step.partial:
         return []
     if not _is_plain(step.out) or len(step.where) != 1 or step.where[0].dynamic:
         return []
+    return [buffer for buffer, read in _read(step).items() if _may_take(step, buffer, read)]
+
+
+def _read(step: Loops) -> dict[Buffer, list[Index]]:
+    """Where it reads, by buffer."""
     loads: dict[Buffer, list[Index]] = {}
     for node in walk(*step.roots()):
         if isinstance(node, Load):
             loads.setdefault(node.buffer, []).append(node.flat)
-    return [buffer for buffer, read in loads.items() if _may_take(step, buffer, read)]
+    return loads
+
+
+def _overwritable_by_rows(step: Rows) -> list[Buffer]:
+    out = step.outputs[0]
+    if len(step.outputs) > 1 or not _is_plain(out) or out in step.reads():
+        return []
+    first = next(number for number, kernel in enumerate(step.steps) if kernel.out is out)
+    stored = [kernel.where[0] for kernel in step.steps if kernel.out is out]
+    reads = list(map(_read, step.steps))
+    later = {buffer for found in reads[first + 1 :] for buffer in found}
+    found = []
+    for buffer in step.reads():
+        alike = _is_plain(buffer) and buffer.dtype.c_type == out.dtype.c_type
+        indices = [*stored, *(index for read in reads for index in read.get(buffer, ()))]
+        if buffer in later or not alike or not _in_rows(step.axis, out, indices):
+            continue
+        here = reads[first].get(buffer)
+        if here is None or buffer in overwritable(step.steps[first]):
+            found.append(buffer)
+    return found
+
+
+def _in_rows(axis: Axis, out: Buffer, indices: list[Index]) -> bool:
+    """Whether all walk `axis` in rows as `out` has them, and stay within a row."""
+    size, rest = divmod(out.elements, static(axis.extent))
+    if rest or any(index.stride(axis) != size for index in indices):
+        return False
+    spans = [(index + along(axis) * -size).span() for index in indices]
+    return all(span is not None and span[0] >= 0 and span[1] < size for span in spans)
 
 
 def _is_plain(buffer: Buffer) -> bool:

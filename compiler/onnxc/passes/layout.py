@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from onnxc.centred import centred
 from onnxc.dtypes import FLOAT
 from onnxc.expression import (
     Apply,
@@ -47,13 +48,15 @@ class Placement:
     """A buffer in another layout.
 
     order   the dimensions of `old` from the outermost to the innermost
-    begin   zeros before each dimension of `old`
+    begin   how much padding there is before each dimension of `old`
+    fill    what it holds
     """
 
     old: Buffer
     new: Buffer
     order: tuple[int, ...]
     begin: tuple[int, ...]
+    fill: int
 
     def indices(self, indices: tuple[Index, ...]) -> tuple[Index, ...]:
         return tuple(indices[d] + self.begin[d] for d in self.order)
@@ -64,11 +67,12 @@ class Placement:
 
 @dataclass
 class _Wish:
-    """What convolutions want of a buffer: order, and zeros around each dimension."""
+    """What convolutions want of a buffer: order, and padding of `fill` around each dimension."""
 
     order: tuple[int, ...]
     begin: list[int]
     end: list[int]
+    fill: int
     guards: set[Guard] = field(default_factory=set)
 
 
@@ -113,15 +117,15 @@ class _Layout:
 
     def read(self, step: Loops) -> None:
         """Notes what the convolution wants of what it reads."""
-        for source, guards in _sources(step):
+        for source, guards, fill in _sources(step):
             order = _channels_last(source, step)
             if order is None:
                 continue
             shape = source.buffer.shape
             wish = self.sources.setdefault(
-                source.buffer, _Wish(order, [0] * len(shape), [0] * len(shape))
+                source.buffer, _Wish(order, [0] * len(shape), [0] * len(shape), fill)
             )
-            if wish.order != order:
+            if (wish.order, wish.fill) != (order, fill):
                 continue
             wish.guards |= guards
             for d, index in enumerate(source.indices):
@@ -168,7 +172,7 @@ class _Layout:
             return None
         physical = tuple(shape[d] for d in order)
         new = Buffer(buffer.name, physical, buffer.dtype, "workspace")
-        return Placement(buffer, new, order, tuple(begin))
+        return Placement(buffer, new, order, tuple(begin), wish.fill if wish else 0)
 
     def copy(self, placement: Placement) -> list[Step]:
         old = placement.old
@@ -187,7 +191,7 @@ class _Layout:
             return [step]
         mine = dict(placed)
         if _folds(step):
-            read = {source.buffer for source, _ in _sources(step)}
+            read = {source.buffer for source, _, _ in _sources(step)}
             mine |= {b: p for b, p in copied.items() if b in read}
         needless = {g for b, p in mine.items() for g in self.needless(b, p)}
         places = {b: p.load for b, p in mine.items()}
@@ -270,23 +274,33 @@ def _folds(step: Loops) -> list[Fold]:
     return [n for n in walk(step.value) if isinstance(n, Fold) and n.hint == HINT]
 
 
-def _sources(step: Loops) -> list[tuple[Load, set[Guard]]]:
-    """What the convolutions of a kernel read besides constants, and the Guards of their padding."""
+def _sources(step: Loops) -> list[tuple[Load, set[Guard], int]]:
+    """What the convolutions of a kernel read besides constants, the Guards of their padding, and
+    what this holds: of 8-bit numbers the zero point.
+    """
     found = []
     for fold in _folds(step):
         factors = fold.value.args if isinstance(fold.value, Apply) else ()
         for factor in factors:
-            value = factor.value if isinstance(factor, Guard) else factor
+            value, fill = _filled(factor.value if isinstance(factor, Guard) else factor)
             guards = {factor} if isinstance(factor, Guard) and _of_padding(factor) else set()
             if (
                 isinstance(value, Load)
-                and value.dtype is FLOAT
+                and fill is not None
                 and value.buffer.data is None
                 and len(value.indices) == len(value.buffer.shape) > 2
                 and not any(index.dynamic for index in value.indices)
             ):
-                found.append((value, guards))
+                found.append((value, guards, fill))
     return found
+
+
+def _filled(value: Expr) -> tuple[Expr, int | None]:
+    """The Load that an operand is, and what stands for its zero; None where that is not known."""
+    integers = centred(value)
+    if integers is not None:
+        return integers.source, integers.constant
+    return value, 0 if isinstance(value, Load) and value.dtype is FLOAT else None
 
 
 def _of_padding(found: Guard) -> bool:
@@ -294,25 +308,11 @@ def _of_padding(found: Guard) -> bool:
 
     A dimension of one element is read at 0 wherever the Guard holds: then it may not be left out.
     """
-    value = found.value
+    value, _ = _filled(found.value)
     if not isinstance(value, Load) or len(value.indices) != len(value.buffer.shape):
         return False
     inside = {*zip(value.indices, value.buffer.shape, strict=True)}
     return _is_zero(found.otherwise) and all(bound in inside for bound in found.bounds)
-
-
-def _is_padding(guard: Guard) -> bool:
-    """A Guard that is zero where the load in it leaves its buffer, and by that load's own indices.
-
-    A dimension of 1 has no index in the load: what its bounds say no buffer can.
-    """
-    inside = guard.value
-    if not _is_zero(guard.otherwise) or not isinstance(inside, Load):
-        return False
-    if len(inside.indices) != len(inside.buffer.shape):
-        return False
-    own = set(zip(inside.indices, inside.buffer.shape, strict=True))
-    return all(bound in own for bound in guard.bounds)
 
 
 def _is_zero(value: Expr) -> bool:
@@ -377,7 +377,7 @@ def _last_writers(program: Program) -> dict[Buffer, int]:
 
 
 def _border(placement: Placement) -> list[Step]:
-    """What fills the zeros around a buffer."""
+    """What fills the padding around a buffer."""
     old, new = placement.old, placement.new
     if new.elements == old.elements:
         return []
@@ -390,8 +390,14 @@ def _border(placement: Placement) -> list[Step]:
         )
     ] = False
     runs = tuple(_runs(outside.reshape(-1)))
-    parameters = (("batches", batches), ("size", outside.size), ("runs", runs))
-    return [Routine("border", (), (new,), parameters, role="zeros around")]
+    parameters = (
+        ("batches", batches),
+        ("size", outside.size),
+        ("runs", runs),
+        ("value", placement.fill),
+    )
+    role = f"{placement.fill or 'zeros'} around"
+    return [Routine("border", (), (new,), parameters, role=role)]
 
 
 def _runs(marked: NDArray[np.bool_]) -> Iterator[tuple[int, int, int, int]]:
@@ -420,13 +426,14 @@ def _stored_later(step: Loops) -> list[Step]:
     if kept == sorted(kept) or not whole or len(_folds(step)) != 1:
         return [_reordered(step)]
     shape = tuple(step.out.shape[d] for d in order)
-    between = Buffer("", shape, step.out.dtype, "workspace")
+    (fold,) = _folds(step)
+    others = (n for n in walk(step.value, inner=False) if isinstance(n, Load))
+    alone = any(other.buffer.data is None for other in others)
+    between = Buffer("", shape, fold.dtype if alone else step.out.dtype, "workspace")
     where = tuple(step.where[d] for d in order)
     value: Expr = load(between, where)
     first = replace(step, out=between, where=where, role=step.role or "channels last")
-    (fold,) = _folds(step)
-    others = (n for n in walk(step.value, inner=False) if isinstance(n, Load))
-    if any(other.buffer.data is None for other in others):
+    if alone:
         first = replace(first, value=fold)
         value = replace_subexpression(step.value, fold, value)
     return [_reordered(first), replace(step, value=value, role="channels second")]

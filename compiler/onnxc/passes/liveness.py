@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from onnxc.expression import Buffer
-from onnxc.kernel import Step
+from onnxc.kernel import Rows, Step
 from onnxc.passes.in_place import overwritable
 
 
@@ -23,6 +23,7 @@ class Span:
 class Use:
     """What one step does with buffers.
 
+    results       what it writes but what it only works in
     memory        the workspace buffers among those that it reads and writes, each once
     overwritable  those of them that it may overwrite with its result
     """
@@ -30,6 +31,7 @@ class Use:
     step: Step
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
     memory: tuple[Buffer, ...]
     overwritable: tuple[Buffer, ...]
 
@@ -51,7 +53,8 @@ def _use(step: Step) -> Use:
     reads, writes = step.reads(), step.writes()
     both = dict.fromkeys((*reads, *writes))
     memory = tuple(buffer for buffer in both if buffer.kind == "workspace")
-    return Use(step, reads, writes, memory, tuple(overwritable(step)))
+    results = step.outputs if isinstance(step, Rows) else writes
+    return Use(step, reads, writes, results, memory, tuple(overwritable(step)))
 
 
 def lifetimes(memory: Iterable[Iterable[Buffer]]) -> dict[Buffer, Span]:
@@ -73,7 +76,7 @@ def taken_over(uses: Sequence[Use], spans: Mapping[Buffer, Span]) -> dict[Buffer
     pairs: dict[Buffer, Buffer] = {}
     for position, use in enumerate(uses):
         dying = [b for b in use.overwritable if b in spans and spans[b].last == position]
-        fresh = [b for b in use.writes if b in spans and spans[b].first == position]
+        fresh = [b for b in use.results if b in spans and spans[b].first == position]
         if dying and len(fresh) == 1:
             most = fresh[0].bytes
             pairs[fresh[0]] = min(dying, key=lambda b: (-min(b.bytes, most), b.bytes))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from onnxc.expression import Buffer, Checked
-from onnxc.kernel import Loops, Micro, Program, Step
+from onnxc.kernel import Loops, Micro, Program, Rows, Step
 from onnxc.passes.liveness import Use, Uses, least_peak, lifetimes
 from onnxc.traversal import walk
 
@@ -107,4 +107,6 @@ def _may_report(step: Step) -> bool:
             return any(isinstance(node, Checked) for node in walk(*step.roots()))
         case Micro():
             return _may_report(step.twin)
+        case Rows():
+            return any(map(_may_report, step.steps))
     return True

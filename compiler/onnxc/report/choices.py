@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from onnxc.dtypes import FLOAT
 from onnxc.emit.text import node_text
 from onnxc.emit.tuned import tile_texts
 from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Step, every_step
@@ -13,12 +14,15 @@ from onnxc.tuned.product import only_fold, product_of
 
 REASONS: Final = {
     "bands": "what a row of the last needs is computed just before, and stays in the cache",
+    "byte_transpose": "squares of 16 bytes are turned in registers",
     "contraction": "each value that is read meets a panel of the other operand",
     "depthwise": "each channel has a filter of its own: vectors of channels",
     "depthwise_scalar": "each lane has a filter of its own, which stays in registers",
     "gemv": "few rows: the constant is read once, in order",
+    "integer_product": "bytes by fours, each of which meets a panel of the other operand",
     "recurrent": "the state stays near from one time to the next, the gates in registers",
     "shared_scalar": "for little code: all such layers call one function",
+    "transpose": "squares of vectors are turned in registers",
     "windows_scalar": "the sums of a tile stay in registers",
     "winograd": "3x3 with stride 1: 16 products do for 36",
 }
@@ -55,8 +59,11 @@ def _chosen(step: Step, target: Target) -> str:
 
 
 def _why_plain(loops: Loops) -> str:
-    if only_fold(loops) is None:
+    fold = only_fold(loops)
+    if fold is None:
         return "no sum of products of floats"
+    if fold.dtype is not FLOAT:
+        return "too few products, or bytes that do not lie as a kernel reads them"
     if product_of(merged(loops)) is None:
         return "what is multiplied is more than two operands in memory"
     return "too few products, or no operand that lies as a kernel reads it"

@@ -48,7 +48,7 @@ class Product:
 def product_of(loops: Loops) -> Product | None:
     """Of a merged kernel; None where it is not one sum of products of two plain float operands."""
     fold = only_fold(loops)
-    if fold is None or loops.partial or loops.out.dtype is not FLOAT:
+    if fold is None or loops.partial or not fold.dtype is loops.out.dtype is FLOAT:
         return None
     value = fold.value
     if not (isinstance(value, Apply) and value.operation == "mul"):
@@ -92,7 +92,7 @@ def product_of(loops: Loops) -> Product | None:
 def only_fold(loops: Loops) -> Fold | None:
     """The one Fold, with the hint of a contraction; None where there are others too."""
     folds = [node for node in walk(*loops.roots()) if isinstance(node, Fold)]
-    if len(folds) != 1 or folds[0].dtype is not FLOAT:
+    if len(folds) != 1:
         return None
     return folds[0] if folds[0].hint and folds[0].operation == "sum" else None
 

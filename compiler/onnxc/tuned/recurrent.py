@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from onnxc.dtypes import FLOAT
 from onnxc.expression import Buffer
-from onnxc.kernel import Loops, Micro, Repeat, Step
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Step
 from onnxc.recurrence import Activation, Recurrence
 from onnxc.target import Target
 from onnxc.tuned.product import in_vectors
@@ -49,12 +49,29 @@ class Recurrent:
     reset_bias: bool
 
 
-def with_recurrent_kernels(steps: Sequence[Step], target: Target) -> tuple[Step, ...]:
-    """The steps, with kernels in the place of recurrences, and of the steps around that they need.
+def with_recurrent_kernels(program: Program, target: Target) -> Program:
+    """With kernels in the place of recurrences, in nested programs too, and of the steps around.
 
     Those are what begins the states with zeros, fills the output before the first row of it is
     there, and keeps the last states.
     """
+    steps = (_inside(step, target) for step in _replaced(program.steps, target))
+    return replace(program, steps=tuple(steps))
+
+
+def _inside(step: Step, target: Target) -> Step:
+    match step:
+        case Branch():
+            then, otherwise = (
+                with_recurrent_kernels(part, target) for part in (step.then, step.otherwise)
+            )
+            return replace(step, then=then, otherwise=otherwise)
+        case Repeat():
+            return replace(step, body=with_recurrent_kernels(step.body, target))
+    return step
+
+
+def _replaced(steps: Sequence[Step], target: Target) -> list[Step]:
     found = [*steps]
     for step in steps:
         if isinstance(step, Repeat) and step.recurrence and _fits(step.recurrence, target):
@@ -63,7 +80,7 @@ def with_recurrent_kernels(steps: Sequence[Step], target: Target) -> tuple[Step,
             place = found.index(step)
             found[place] = kernel
             found = [other for other in found if other not in around]
-    return tuple(found)
+    return found
 
 
 def _fits(known: Recurrence, target: Target) -> bool:
@@ -107,7 +124,7 @@ def _kernel(known: Recurrence, around: Sequence[Step]) -> Micro:
     )
     return Micro(
         "recurrent",
-        Loops(twin.out, twin.where, twin.axes, twin.value, twin.origins, ROLE),
+        replace(twin, role=ROLE),
         inputs,
         Recurrent(
             known.kind,

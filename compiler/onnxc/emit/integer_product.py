@@ -1,0 +1,105 @@
+"""Integer products as C: the words of templates/vector_integers.c.j2, and the kernels in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from onnxc.dtypes import FLOAT
+from onnxc.emit.text import render
+from onnxc.emit.vectors import vector_lines
+from onnxc.expression import Const, Fold, Load
+from onnxc.kernel import Micro
+from onnxc.target import Variant
+from onnxc.tuned.integer_product import VECTORS, IntegerProduct, epilogue_of, rows_of
+
+WORDS: Final = ("store", "total", "load_part", "store_bytes", "quantised")
+"""Those of the words that not every kernel calls."""
+
+
+def integer_words(lanes: int, variant: Variant, kernels: str) -> str:
+    """The words that `kernels` call, for `lanes` of a variant; 0 stands for plain C."""
+    used = [word for word in WORDS if f"onnxc_vu_{word}{variant.suffix}(" in kernels]
+    if "onnxc_vu_dot4" not in kernels:
+        return ""
+    dot = f"{variant.attribute},{variant.dot}" if lanes and variant.dot else ""
+    return render("vector_integers.c.j2", lanes=lanes, dot=dot, used=used)
+
+
+def integer_product_text(
+    step: Micro, function: str, comment: Sequence[str], variant: Variant
+) -> str:
+    """The functions of a kernel; two forms of it where some processors of a variant have more."""
+    p: IntegerProduct = step.parameters
+    forms: list[dict[str, Any]] = []
+    if variant.dot:
+        columns = rows_of(p, variant, dot=True)
+        fast = {"suffix": "_fast", "tuned": "ONNXC_TUNED_DOT", "dot": "vu_dot4_fast"}
+        forms.append({**fast, "columns": columns})
+    columns = rows_of(p, variant, dot=False)
+    forms.append({"suffix": "", "tuned": "TUNED", "dot": "vu_dot4", "columns": columns})
+    names = [f"e{n}" for n in range(len(step.addends))]
+    walks = zip(names, step.addends, p.addends, strict=True)
+    return render(
+        "kernels/integer_product.c.j2",
+        function=function,
+        comment=comment,
+        p=p,
+        lanes=variant.lanes,
+        forms=forms,
+        single=p.last % (VECTORS * variant.lanes) != 0,
+        x_type="int8_t" if p.signed[0] else "uint8_t",
+        w_type="uint8_t" if p.placed and not p.signed[1] else "int8_t",
+        za=p.zero.buffer.dtype.c_type if p.zero.buffer else "",
+        zb=p.panel_zero.buffer.dtype.c_type if p.placed and p.panel_zero.buffer else "",
+        out_type=step.twin.out.dtype.c_type,
+        addends=[(name, load.dtype.c_type, *walk) for name, load, walk in walks],
+        loads=[_loaded(*pair) for pair in zip(names, step.addends, p.addends, strict=True)],
+        epilogue=_epilogue(step),
+        test=f'__builtin_cpu_supports("{variant.dot}")',
+    )
+
+
+def _loaded(name: str, load: Load, walk: tuple[int, int]) -> tuple[str, str, str]:
+    """The declaration of what a tile reads of a load, the text for whole vectors and for a part."""
+    kind = "vf" if load.dtype is FLOAT else "vu"
+    declaration = f"{kind} of_{name}"
+    if walk[1]:
+        place = f"{name} + q * LANES"
+        none = "vf_set(0.0f)" if kind == "vf" else "vu_set(0u)"
+        part = f"n > 0 ? {kind}_load_part({place}, n) : {none}"
+        return declaration, f"{kind}_load({place})", part
+    scalar = f"{kind}_set({'(uint32_t)' if kind == 'vu' else ''}{name}[0])"
+    return declaration, scalar, scalar
+
+
+def _epilogue(step: Micro) -> list[str]:
+    """Nothing where the sums are stored as they are."""
+    fold = step.total
+    assert isinstance(fold, Fold)
+    found = epilogue_of(step.epilogue, fold)
+    assert found is not None
+    if step.epilogue is fold:
+        return []
+    loads = {load: f"of_e{n}[q]" for n, load in enumerate(step.addends)}
+    lines = ["if (n <= 0)", "    break;"]
+    if isinstance(found.bias, Const):
+        bias = int.from_bytes(found.bias.raw, "little")
+        lines.append(f"sum[c][q] += vu_set({bias}u);")
+    elif isinstance(found.bias, Load):
+        lines.append(f"sum[c][q] += {loads[found.bias]};")
+    place = f"out + c * {step.parameters.result[2]} + q * LANES"
+    if found.quotient is None or found.number is None:
+        whole, part = f"vu_store({place}, sum[c][q])", f"memcpy({place}, &sum[c][q], (size_t)n * 4)"
+    else:
+        lines.append("vf v = vf_of_integers((vm)sum[c][q]);")
+        lines += vector_lines(found.quotient, found.number, loads)
+        whole, part = f"vf_store({place}, v)", f"vf_store_part({place}, v, n)"
+    if found.target is not None and found.zero is not None:
+        zero = int(np.frombuffer(found.zero.raw, np.float32)[0])
+        least = -128 if found.target.kind == "signed" else 0
+        lines.append(f"const vu bytes = vu_quantised(v, {zero}, {least}, {least + 255});")
+        return [*lines, f"vu_store_bytes({place}, bytes, n);"]
+    return [*lines, "if (n >= LANES)", f"    {whole};", "else", f"    {part};"]

@@ -1,0 +1,68 @@
+"""A copy that reads along one axis and writes along another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from onnxc.dtypes import FLOAT
+from onnxc.expression import Load
+from onnxc.kernel import Loops, Micro
+from onnxc.target import Target
+
+LEAST: Final = 1024
+"""Elements below which the plain loops stay."""
+MOST: Final = 2**31
+"""Elements of either operand, so that offsets are int32_t."""
+
+
+@dataclass(frozen=True)
+class Transpose:
+    """What kernels/transpose.c.j2 writes: y[j][i] = x[i][j], the rows i and the columns j.
+
+    outer         (extent, stride of x, stride of y) of the loops around
+    x_row, y_row  elements from one row of x, and of y, to the next
+    """
+
+    outer: tuple[tuple[int, int, int], ...]
+    rows: int
+    columns: int
+    x_row: int
+    y_row: int
+
+
+def transpose(loops: Loops, target: Target) -> Micro | None:
+    """The Micro of a merged kernel that copies; None of others, and of what has short sides."""
+    value = loops.value
+    if not isinstance(value, Load) or loops.partial or len(loops.where) != 1:
+        return None
+    source, where = value.flat, loops.where[0]
+    if value.dtype is not FLOAT or source.dynamic or target.variants[-1].lanes == 1:
+        return None
+    row = next((axis for axis in loops.axes if where.stride(axis) == 1), None)
+    column = next((axis for axis in loops.axes if source.stride(axis) == 1), None)
+    if row is None or column is None or row is column or source.stride(row) < 1:
+        return None
+    lanes = max(variant.lanes for variant in target.variants)
+    elements = math.prod(axis.extent for axis in loops.axes)
+    if min(row.extent, column.extent) < lanes or where.stride(column) < 1 or elements < LEAST:
+        return None
+    if max(value.buffer.elements, loops.out.elements) >= MOST:
+        return None
+    others = [axis for axis in loops.axes if axis not in (row, column)]
+    return Micro(
+        "transpose",
+        loops,
+        (value.buffer,),
+        Transpose(
+            tuple((axis.extent, source.stride(axis), where.stride(axis)) for axis in others),
+            row.extent,
+            column.extent,
+            source.stride(row),
+            where.stride(column),
+        ),
+        value,
+        value,
+        starts=(source.const, where.const),
+    )

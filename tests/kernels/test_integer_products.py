@@ -1,0 +1,220 @@
+"""Tiles of 8-bit products against exact sums modulo 2^32, for every register file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from onnxc.dtypes import BY_NAME, INT32
+from onnxc.expression import Axis, Buffer, Expr, Fold, Index, along, cast, load
+from onnxc.kernel import Loops, Micro, Program
+from onnxc.passes.choose import chosen
+from onnxc.pipeline import compile_model
+from onnxc.target import TARGETS
+from tests.kernels.programs import built, const, evaluated
+from tests.kernels.variants import ALONE, BUILDS, Build, require
+from tests.ops.node_batch import NodeBatch
+from tests.ops.test_convolution import convolution
+from tests.ops.test_quantization import RANGES, codes, requantised
+
+Array = NDArray[Any]
+
+WITHOUT = "-D__builtin_cpu_supports(name)=0"
+"""A processor that cannot sum four products of bytes in one instruction."""
+WIDE = ("-march=x86-64-v4", ALONE)
+ALL = [
+    pytest.param(Build(16, "gcc", WIDE, "avx512_vnni"), id="avx512vnni"),
+    pytest.param(Build(16, "clang", WIDE, "avx512_vnni"), id="avx512vnni clang"),
+    pytest.param(Build(16, "gcc", (*WIDE, WITHOUT), "avx512f"), id="avx512"),
+    *(pytest.param(build, id=str(build)) for build in BUILDS[1:]),
+    pytest.param(Build(1, "tcc", (), "sse2"), id="tcc"),
+]
+
+TYPES = [("uint8", "int8", "uint8"), ("int8", "int8", "int8"), ("uint8", "uint8", "int8")]
+
+
+@dataclass(frozen=True)
+class Case:
+    """(rows, columns) of pixels, `channels` read by a window, `lanes` made.
+
+    x, w           types of the operands
+    x_zero         of x; run_time says that it is an input
+    w_zero         of w: one, or one a lane
+    given          whether w is an input too
+    extreme        whether all numbers are those that overflow first
+    """
+
+    rows: int
+    columns: int
+    channels: int
+    lanes: int
+    window: tuple[int, int] = (1, 1)
+    x: str = "uint8"
+    w: str = "int8"
+    x_zero: int = 0
+    w_zero: int | str = 0
+    run_time: bool = False
+    given: bool = False
+    extreme: bool = False
+
+
+CASES = [
+    pytest.param(Case(1, 40, 64, 64), id="whole panels"),
+    pytest.param(Case(1, 29, 67, 71, x_zero=113, w_zero=-5), id="rests of everything"),
+    pytest.param(Case(1, 5, 3, 300), id="less than a group"),
+    pytest.param(Case(1, 1, 130, 48, x="int8", x_zero=-128, w_zero=127), id="one row"),
+    pytest.param(Case(1, 31, 40, 16, x="int8", w="uint8", x_zero=3, w_zero=128), id="a vector"),
+    pytest.param(Case(1, 27, 33, 7, w="uint8", w_zero=0, x_zero=255), id="a part of a vector"),
+    pytest.param(Case(1, 9, 64, 40, w="uint8", w_zero="each", x_zero=7), id="a zero a lane"),
+    pytest.param(Case(6, 11, 5, 35, (3, 3), x_zero=9), id="windows"),
+    pytest.param(Case(4, 15, 8, 33, (2, 3), w="uint8", w_zero=77, x_zero=200), id="and sums"),
+    pytest.param(Case(1, 23, 70, 45, x_zero=31, run_time=True, w_zero=3), id="zero at run time"),
+    pytest.param(Case(1, 30, 66, 83, w="uint8", w_zero=91, given=True), id="both at run time"),
+    pytest.param(
+        Case(1, 12, 31, 32, w_zero="each", x="int8", x_zero=4, run_time=True, given=True),
+        id="everything at run time",
+    ),
+    pytest.param(Case(1, 15, 1000, 33, x_zero=0, w_zero=0, extreme=True), id="255 * -128"),
+    pytest.param(
+        Case(1, 15, 1000, 33, x="int8", w="uint8", x_zero=127, w_zero=255, extreme=True),
+        id="-255 * -255",
+    ),
+]
+
+
+def values(case: Case) -> tuple[Array, Array, Array]:
+    """x, w and the zero points of w."""
+    generator = np.random.default_rng(0)
+    (kernel_rows, kernel_columns), lanes = case.window, case.lanes
+    shape = (case.rows + kernel_rows - 1, case.columns + kernel_columns - 1, case.channels)
+    limits = [np.iinfo(kind) for kind in (case.x, case.w)]
+    if case.extreme:
+        x = np.full(shape, limits[0].max if case.x == "uint8" else limits[0].min, case.x)
+        w = np.full((*case.window, case.channels, lanes), limits[1].min, case.w)
+    else:
+        x = generator.integers(limits[0].min, limits[0].max + 1, shape).astype(case.x)
+        full = (*case.window, case.channels, lanes)
+        w = generator.integers(limits[1].min, limits[1].max + 1, full).astype(case.w)
+    if case.w_zero == "each":
+        return x, w, generator.integers(limits[1].min, limits[1].max + 1, lanes).astype(case.w)
+    return x, w, np.full(lanes, case.w_zero, case.w)
+
+
+def program(case: Case, w: Array, zeros: Array) -> tuple[Program, list[Buffer]]:
+    """The product by its tuned kernel, and its inputs: x, w, the zero points, where given."""
+    row, column, lane = Axis(case.rows), Axis(case.columns), Axis(case.lanes)
+    down, right, inner = Axis(case.window[0]), Axis(case.window[1]), Axis(case.channels)
+    shape = tuple(n + k - 1 for n, k in zip((case.rows, case.columns), case.window, strict=True))
+    x = Buffer("x", (*shape, case.channels), BY_NAME[case.x], "input")
+    weights = Buffer("w", w.shape, BY_NAME[case.w], "input" if case.given else "constant", w)
+    each = Buffer("z", zeros.shape, BY_NAME[case.w], "input" if case.given else "constant", zeros)
+    if case.given:
+        weights, each = (Buffer(b.name, b.shape, b.dtype, "input") for b in (weights, each))
+    single = Buffer("a", (1,), BY_NAME[case.x], "input")
+    y = Buffer("y", (case.rows, case.columns, case.lanes), INT32, "output")
+    place = (along(row) + along(down), along(column) + along(right), along(inner))
+    left: Expr = cast(load(x, place), INT32)
+    right_: Expr = cast(load(weights, tuple(map(along, (down, right, inner, lane)))), INT32)
+    zero = cast(load(single, (Index(),)), INT32) if case.run_time else const(case.x_zero, INT32)
+    taken = cast(load(each, (along(lane),)), INT32)
+    if isinstance(case.w_zero, int) and not case.given:
+        taken = const(case.w_zero, INT32)
+    value = Fold(
+        INT32, "sum", (down, right, inner), (left - zero) * (right_ - taken), "contraction"
+    )
+    loops = Loops(y, tuple(map(along, (row, column, lane))), (row, column, lane), value)
+    target = TARGETS["generic"]
+    (step,) = chosen(loops, target)
+    assert isinstance(step, Micro)
+    assert step.name == "integer_product"
+    inputs = [x, *([weights, each] if case.given else []), *([single] if case.run_time else [])]
+    return Program(tuple(inputs), (y,), (step,), target=target), inputs
+
+
+def exact(case: Case, x: Array, w: Array, zeros: Array) -> Array:
+    left = x.astype(np.int64) - case.x_zero
+    right = w.astype(np.int64) - zeros.astype(np.int64)
+    total = np.zeros((case.rows, case.columns, case.lanes), np.int64)
+    for i, j in np.ndindex(*case.window):
+        total += left[i : i + case.rows, j : j + case.columns] @ right[i, j]
+    return total.astype(np.int32)
+
+
+@pytest.mark.parametrize("build", ALL)
+@pytest.mark.parametrize("case", CASES)
+def test_sums_are_exact(case: Case, build: Build) -> None:
+    require(build)
+    x, w, zeros = values(case)
+    made, inputs = program(case, w, zeros)
+    named = {"x": x, "w": w, "z": zeros, "a": np.array([case.x_zero], case.x)}
+    given = {buffer: named[buffer.name] for buffer in inputs}
+    _, results = built(made, build.compiler, build.flags).run(given)
+    np.testing.assert_array_equal(results[made.outputs[0]], exact(case, x, w, zeros))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_evaluate_agrees(case: Case) -> None:
+    x, w, zeros = values(case)
+    made, inputs = program(case, w, zeros)
+    named = {"x": x, "w": w, "z": zeros, "a": np.array([case.x_zero], case.x)}
+    _, results = evaluated(made, {buffer: named[buffer.name] for buffer in inputs})
+    np.testing.assert_array_equal(results[made.outputs[0]], exact(case, x, w, zeros))
+
+
+def tuned_steps(source: ModelProto) -> list[str]:
+    return [s.name for s in compile_model(source).program.steps if isinstance(s, Micro)]
+
+
+@pytest.mark.parametrize(("x_type", "w_type", "y_type"), TYPES, ids="-".join)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_padding_is_the_zero_point(x_type: str, w_type: str, y_type: str, stride: int) -> None:
+    """Of a convolution and one after it, each stored as bytes by the kernel that sums."""
+    x, w = codes(x_type, 1, 6, 13, 11), codes(w_type, 40, 6, 3, 3, seed=1)
+    zero_x, zero_w = (np.array(RANGES[name][1] - 101, name) for name in (x_type, w_type))
+    scales = np.random.default_rng(0).uniform(0.001, 0.002, 40).astype(np.float32)
+    bias = np.random.default_rng(1).integers(-9000, 9000, 40).astype(np.int32)
+    one, size = np.array(0.75, np.float32), np.array(0.125, np.float32)
+    zero_y = np.array(RANGES[y_type][0] + 99, y_type)
+    total = convolution(
+        x.astype(np.int32) - int(zero_x),
+        w.astype(np.int32) - int(zero_w),
+        [stride] * 2,
+        [1] * 2,
+        [1] * 4,
+    )
+    scale = (one * scales / size).reshape(-1, 1, 1)
+    wanted = requantised(total + bias.reshape(-1, 1, 1), scale, int(zero_y), y_type)
+    batch = NodeBatch()
+    inputs = [x, one, zero_x, w, scales, zero_w, size, zero_y, bias]
+    attributes = {"pads": [1] * 4, "strides": [stride] * 2}
+    batch.add_node("QLinearConv", inputs, [wanted], constants=range(1, 9), **attributes)
+    assert "integer_product" in tuned_steps(batch.model())
+    batch.check()
+
+
+def test_matrices_of_quantised_networks() -> None:
+    """Sums that are stored as they are, as bytes with a scale for each column, at run time too."""
+    a, b = codes("uint8", 21, 50), codes("int8", 50, 37, seed=1)
+    zero_a, zero_b, zero_y = (
+        np.array(117, np.uint8),
+        codes("int8", 37, seed=2),
+        np.array(-3, "int8"),
+    )
+    total = (a.astype(np.int32) - 117) @ (b.astype(np.int32) - zero_b.astype(np.int32))
+    batch = NodeBatch()
+    batch.add_node("MatMulInteger", [a, b, zero_a, zero_b], [total])
+    batch.add_node("MatMulInteger", [a, b, zero_a, zero_b], [total], constants=[1, 3])
+    scale_a, size = np.array(0.5, np.float32), np.array(3.0, np.float32)
+    scale_b = np.random.default_rng(0).uniform(0.001, 0.02, 37).astype(np.float32)
+    wanted = requantised(total, scale_a * scale_b / size, -3, "int8")
+    inputs = [a, scale_a, zero_a, b, scale_b, zero_b, size, zero_y]
+    batch.add_node("QLinearMatMul", inputs, [wanted], constants=range(1, 8))
+    batch.add_node("QLinearMatMul", inputs, [wanted], constants=[3, 4, 5, 6, 7])
+    batch.add_node("QLinearMatMul", inputs, [wanted])
+    assert tuned_steps(batch.model()).count("integer_product") == 5
+    batch.check()
