@@ -22,6 +22,7 @@ from onnxc.emit.interface import Banner
 from onnxc.evaluate import Memory
 from onnxc.expression import Axis, Buffer, Const, Expr, Index, Status, along, literal, load
 from onnxc.kernel import Loops, Program
+from onnxc.passes.fuse_rows import fuse_rows
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory
 from onnxc.passes.widen_rows import widen_rows
@@ -62,8 +63,8 @@ def element(source: Buffer, *numbers: int) -> Expr:
 
 
 def planned(program: Program) -> Program:
-    """After every program pass, each followed by the checker."""
-    for step in (lambda p: p, merge_axes, widen_rows, plan_memory):
+    """After every program pass but those of tuned kernels, each followed by the checker."""
+    for step in (lambda p: p, merge_axes, widen_rows, fuse_rows, plan_memory):
         program = step(program)
         check_program(program)
     check_plan(program)

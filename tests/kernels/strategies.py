@@ -82,7 +82,8 @@ class Case:
 
     @property
     def program(self) -> Program:
-        outputs = tuple(dict.fromkeys(loops.out for loops in self.loops))
+        filled = dict.fromkeys(loops.out for loops in self.loops)
+        outputs = tuple(buffer for buffer in filled if buffer.kind == "output")
         return Program(tuple(self.inputs), outputs, tuple(self.loops))
 
 
@@ -176,4 +177,95 @@ def cases(draw: st.DrawFn, kernels: int = 1) -> Case:
     return case
 
 
-__all__ = ["COMPARED", "NUMBERS", "Apply", "Case", "Draw", "cases", "some_values"]
+class RowDraw:
+    """Draws kernels over `rows` rows of `length` elements that read what others have stored.
+
+    Most read their own row; some another one, or a column.
+    """
+
+    def __init__(self, draw: st.DrawFn, dtype: ElementType) -> None:
+        self.draw = draw
+        self.dtype = dtype
+        self.case = Case()
+        self.rows = draw(st.sampled_from([2, 3, 4, 6, 7]))
+        self.length = draw(st.sampled_from([16, 19, 64, 70, 70]))
+        self.wide: list[Buffer] = []
+        self.narrow: list[Buffer] = []
+        for n in range(2):
+            self.wide.append(self.input(f"x{n}", self.rows, self.length))
+        self.bias = self.input("bias", self.length)
+
+    def input(self, name: str, *shape: int) -> Buffer:
+        source = Buffer(name, shape, self.dtype, "input")
+        self.case.inputs[source] = some_values(self.dtype, shape, self.draw(st.integers(0, 999)))
+        return source
+
+    def chance(self, percent: int) -> bool:
+        return self.draw(st.integers(0, 99)) < percent
+
+    def element(self, row: Index, place: Index) -> Expr:
+        """Of a row, of its one value, or of what all rows share."""
+        last = self.rows - 1
+        if self.chance(4):
+            row = self.draw(st.sampled_from([row * -1 + last, Index(last)]))
+        if self.chance(15):
+            place = place * -1 + (self.length - 1)
+        if self.narrow and self.chance(40):
+            return load(self.draw(st.sampled_from(self.narrow)), [row])
+        if self.chance(15):
+            return load(self.bias, [place])
+        return load(self.draw(st.sampled_from(self.wide)), [row, place])
+
+    def value(self, row: Index, place: Index) -> Expr:
+        found = self.element(row, place)
+        for _ in range(self.draw(st.integers(0, 2))):
+            operation = self.draw(st.sampled_from(ARITHMETIC))
+            found = apply(operation, found, self.element(row, place))
+        if self.chance(8):
+            code = self.draw(st.sampled_from(CODES))
+            found = Checked(self.dtype, found, compare("less", found, 1), code)
+        return found
+
+    def kernel(self, number: int) -> None:
+        """One that fills a buffer of its own, or changes one that is filled already."""
+        row, place = Axis(self.rows), Axis(self.length)
+        kind = "output" if self.chance(25) else "workspace"
+        stored = [b for b in self.wide if b.kind != "input"]
+        if stored and self.chance(15):
+            out = self.draw(st.sampled_from(stored))
+            self.wide.remove(out)  # elements that are changed are not read at other places
+            value = self.value(along(row), along(place))
+            self.wide.append(out)
+            where_ = (along(row), along(place))
+            operation = self.draw(st.sampled_from(["add", "mul", "max"]))
+            axes = (row, place)
+            self.case.loops.append(Loops(out, where_, axes, value, accumulate=operation))
+        elif self.chance(40):
+            out = Buffer(f"y{number}", (self.rows,), self.dtype, kind)
+            value = self.value(along(row), along(place))
+            operation = self.draw(st.sampled_from(OPERATIONS))
+            folded = Fold(self.dtype, operation, (place,), value)
+            self.case.loops.append(Loops(out, (along(row),), (row,), folded))
+            self.narrow.append(out)
+        else:
+            out = Buffer(f"y{number}", (self.rows, self.length), self.dtype, kind)
+            walks = (along(row), along(place))
+            self.case.loops.append(Loops(out, walks, (row, place), self.value(*walks)))
+            self.wide.append(out)
+
+
+@st.composite
+def row_cases(draw: st.DrawFn) -> Case:
+    """Two to six kernels over the same rows, of which many can run row by row."""
+    drawn = RowDraw(draw, draw(st.sampled_from([BY_NAME["float"], BY_NAME["int32"]])))
+    for number in range(draw(st.integers(2, 6))):
+        drawn.kernel(number)
+    last = drawn.case.loops[-1].out
+    axes = tuple(map(Axis, last.shape))
+    out = Buffer("y", last.shape, last.dtype, "output")
+    walks = tuple(map(along, axes))
+    drawn.case.loops.append(Loops(out, walks, axes, apply("neg", load(last, walks))))
+    return drawn.case
+
+
+__all__ = ["COMPARED", "NUMBERS", "Apply", "Case", "Draw", "cases", "row_cases", "some_values"]

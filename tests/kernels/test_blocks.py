@@ -197,6 +197,45 @@ def test_an_identity_is_left_out() -> None:
     assert (found == [array[max(0, r - 1) : r + 2].max(0) for r in range(9)]).all()
 
 
+@pytest.mark.parametrize("taps", [1, 3, 16, 40, 200])
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("operation", ["sum", "max", "prod"])
+def test_a_condition_of_outer_loops_alone(operation: str, rows: int, taps: int) -> None:
+    """Of rows 0 to 6 only 2 to 4 are there, whatever the fold's own loops are."""
+    x, y = buffer("x", "input", FLOAT, 3, taps * rows), buffer("y", "output", FLOAT, 7)
+    i = Axis(7)
+    row = affine(-2, [(i, 1)])
+    nothing = const({"sum": 0, "prod": 1, "max": -np.inf}[operation], FLOAT)
+
+    def element(*walks: Index) -> Expr:
+        place = walks[-1] if rows == 1 else walks[0] * taps + walks[1]
+        return guard([(row, 3)], load(x, [row, place]), nothing)
+
+    value = fold(operation, [rows, taps] if rows > 1 else [taps], element)
+    array = filled((3, taps * rows), FLOAT) / 50
+    program = Program((x,), (y,), (over(y, value, i),))
+    found = check_in_c(program, {x: array})[y]
+    assert (found[[0, 1, 5, 6]] == np.frombuffer(nothing.raw, np.float32)[0]).all()
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_every_second_element_in_place(compiler: str, tool: Any) -> None:
+    """gcc 12 dropped the call: it found that such a kernel, seen from outside, stores nothing."""
+    x, y = buffer("x", "input", FLOAT, 1936, 48), buffer("y", "output", FLOAT, 1936, 48)
+    twice, halves = (buffer(name, "workspace", FLOAT, 1936, 48) for name in ("twice", "halves"))
+    i, j, k = Axis(1936), Axis(48), Axis(24)
+    steps = (
+        over(twice, load(x, [along(i), along(j)]) * 2.0, i, j),
+        Loops(halves, (along(i), along(k)), (i, k), load(twice, [along(i), along(k) * 2])),
+        Loops(halves, (along(i), along(k) + 24), (i, k), load(x, [along(i), along(k)])),
+        over(y, load(halves, [along(i), along(j)]) + 1.0, i, j),
+    )
+    program = Program((x,), (y,), steps)
+    array = filled((1936, 48), FLOAT)
+    found = check_in_c(program, {x: array}, tool(compiler))[y]
+    assert (found == np.hstack([array[:, ::2] * 2, array[:, :24]]) + 1).all()
+
+
 # Tiles.
 
 

@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from onnxc.dtypes import BY_NAME, INT32
-from onnxc.expression import Axis, Buffer, Expr, Fold, Index, along, cast, load
+from onnxc.dtypes import BY_NAME, FLOAT, INT32
+from onnxc.expression import Axis, Buffer, Expr, Fold, Index, along, apply, cast, load
 from onnxc.kernel import Loops, Micro, Program
 from onnxc.passes.choose import chosen
 from onnxc.pipeline import compile_model
@@ -218,3 +218,66 @@ def test_matrices_of_quantised_networks() -> None:
     batch.add_node("QLinearMatMul", inputs, [wanted])
     assert tuned_steps(batch.model()).count("integer_product") == 5
     batch.check()
+
+
+def finished(total: Expr, lane: Axis, y_type: str, bias: Array, scales: Array) -> Expr:
+    """(total + bias) * scale, to bytes around 100."""
+    added, factor = (
+        load(Buffer("", values.shape, dtype, "constant", values), (along(lane),))
+        for values, dtype in ((bias, INT32), (scales, FLOAT))
+    )
+    ratio = cast(total + added, FLOAT) * factor
+    return apply("quantise", ratio, const(100, FLOAT), dtype=BY_NAME[y_type])
+
+
+def layer(kind: str, lanes: int, y_type: str, values: dict[str, Array]) -> tuple[Program, Buffer]:
+    """A 3x3 convolution of `lanes` channels each with a filter of its own, or of 5 to `lanes`."""
+    x = Buffer("x", values["x"].shape, BY_NAME["int8"], "input")
+    w = Buffer("w", values["w"].shape, BY_NAME["uint8"], "constant", values["w"])
+    row, column, lane, down, right, inner = map(Axis, (6, 11, lanes, 3, 3, 5))
+    each = kind == "integer_depthwise"
+    taps = (down, right) if each else (down, right, inner)
+    place = (along(row) + along(down), along(column) + along(right), along(lane if each else inner))
+    left: Expr = cast(load(x, place), INT32) - const(-7, INT32)
+    filters: Expr = cast(load(w, tuple(map(along, (*taps, lane)))), INT32) - const(130, INT32)
+    total = Fold(INT32, "sum", taps, left * filters, "convolution")
+    value: Expr = total
+    if y_type != "int32":
+        value = finished(total, lane, y_type, values["bias"], values["scales"])
+    y = Buffer("y", (6, 11, lanes), BY_NAME[y_type], "output")
+    target = TARGETS["generic"]
+    loops = Loops(y, tuple(map(along, (row, column, lane))), (row, column, lane), value)
+    (step,) = chosen(loops, target)
+    assert isinstance(step, Micro)
+    assert step.name == kind
+    return Program((x,), (y,), (step,), target=target), x
+
+
+@pytest.mark.parametrize("build", ALL)
+@pytest.mark.parametrize("y_type", ["int32", "int8", "uint8"])
+@pytest.mark.parametrize("lanes", [32, 21])
+@pytest.mark.parametrize("kind", ["integer_product", "integer_depthwise"])
+def test_what_follows_the_sums(kind: str, lanes: int, y_type: str, build: Build) -> None:
+    """Scales that are not finite too: of a NaN comes the zero point."""
+    require(build)
+    generator = np.random.default_rng(lanes)
+    each = kind == "integer_depthwise"
+    x = codes("int8", 8, 13, lanes if each else 5)
+    w = codes("uint8", 3, 3, *([] if each else [5]), lanes, seed=1)
+    bias = generator.integers(-9000, 9000, lanes).astype(np.int32)
+    scales = generator.uniform(-0.01, 0.01, lanes).astype(np.float32)
+    scales[1:4] = np.inf, np.nan, 1e30
+    values = {"x": x, "w": w, "bias": bias, "scales": scales}
+    total = np.zeros((6, 11, lanes), np.int64)
+    for i, j in np.ndindex(3, 3):
+        left, right = x[i : i + 6, j : j + 11].astype(np.int64) + 7, w[i, j].astype(np.int64) - 130
+        total += left * right if each else left @ right
+    wanted = total.astype(np.int32)
+    if y_type != "int32":
+        with np.errstate(all="ignore"):
+            ratio = (total + bias).astype(np.float32) * scales
+        near = np.clip(np.nan_to_num(np.rint(ratio), nan=0.0) + 100, *RANGES[y_type])
+        wanted = near.astype(y_type)
+    made, given = layer(kind, lanes, y_type, values)
+    _, results = built(made, build.compiler, build.flags).run({given: x})
+    np.testing.assert_array_equal(results[made.outputs[0]], wanted)

@@ -13,18 +13,23 @@ from onnxc.emit.vectors import vector_lines
 from onnxc.expression import Const, Fold, Load
 from onnxc.kernel import Micro
 from onnxc.target import Variant
+from onnxc.tuned.integer_depthwise import IntegerDepthwise
 from onnxc.tuned.integer_product import VECTORS, IntegerProduct, epilogue_of, rows_of
 
-WORDS: Final = ("store", "total", "load_part", "store_bytes", "quantised")
+WORDS: Final = (
+    *("dot4", "store", "total", "load_part", "load_bytes", "load_signed"),
+    *("store_bytes", "quantised"),
+)
 """Those of the words that not every kernel calls."""
 
 
 def integer_words(lanes: int, variant: Variant, kernels: str) -> str:
     """The words that `kernels` call, for `lanes` of a variant; 0 stands for plain C."""
     used = [word for word in WORDS if f"onnxc_vu_{word}{variant.suffix}(" in kernels]
-    if "onnxc_vu_dot4" not in kernels:
+    if not used:
         return ""
-    dot = f"{variant.attribute},{variant.dot}" if lanes and variant.dot else ""
+    dots = lanes > 0 and "onnxc_vu_dot4_fast" in kernels
+    dot = f"{variant.attribute},{variant.dot}" if dots else ""
     return render("vector_integers.c.j2", lanes=lanes, dot=dot, used=used)
 
 
@@ -41,6 +46,8 @@ def integer_product_text(
     columns = rows_of(p, variant, dot=False)
     forms.append({"suffix": "", "tuned": "TUNED", "dot": "vu_dot4", "columns": columns})
     names = [f"e{n}" for n in range(len(step.addends))]
+    place = f"out + c * {p.result[2]} + q * LANES"
+    lines = _epilogue(step, "sum[c][q]", "[q]", place)
     walks = zip(names, step.addends, p.addends, strict=True)
     return render(
         "kernels/integer_product.c.j2",
@@ -56,18 +63,20 @@ def integer_product_text(
         zb=p.panel_zero.buffer.dtype.c_type if p.placed and p.panel_zero.buffer else "",
         out_type=step.twin.out.dtype.c_type,
         addends=[(name, load.dtype.c_type, *walk) for name, load, walk in walks],
-        loads=[_loaded(*pair) for pair in zip(names, step.addends, p.addends, strict=True)],
-        epilogue=_epilogue(step),
+        loads=[
+            _loaded(*pair, "q * LANES") for pair in zip(names, step.addends, p.addends, strict=True)
+        ],
+        epilogue=[] if step.epilogue is step.total else ["if (n <= 0)", "    break;", *lines],
         test=f'__builtin_cpu_supports("{variant.dot}")',
     )
 
 
-def _loaded(name: str, load: Load, walk: tuple[int, int]) -> tuple[str, str, str]:
+def _loaded(name: str, load: Load, walk: tuple[int, int], lane: str) -> tuple[str, str, str]:
     """The declaration of what a tile reads of a load, the text for whole vectors and for a part."""
     kind = "vf" if load.dtype is FLOAT else "vu"
     declaration = f"{kind} of_{name}"
     if walk[1]:
-        place = f"{name} + q * LANES"
+        place = f"{name} + {lane}"
         none = "vf_set(0.0f)" if kind == "vf" else "vu_set(0u)"
         part = f"n > 0 ? {kind}_load_part({place}, n) : {none}"
         return declaration, f"{kind}_load({place})", part
@@ -75,26 +84,23 @@ def _loaded(name: str, load: Load, walk: tuple[int, int]) -> tuple[str, str, str
     return declaration, scalar, scalar
 
 
-def _epilogue(step: Micro) -> list[str]:
-    """Nothing where the sums are stored as they are."""
+def _epilogue(step: Micro, total: str, at: str, place: str) -> list[str]:
+    """What stores `n` lanes of a vector at a place; `at` follows the names of the loads."""
     fold = step.total
     assert isinstance(fold, Fold)
     found = epilogue_of(step.epilogue, fold)
     assert found is not None
-    if step.epilogue is fold:
-        return []
-    loads = {load: f"of_e{n}[q]" for n, load in enumerate(step.addends)}
-    lines = ["if (n <= 0)", "    break;"]
+    loads = {load: f"of_e{n}{at}" for n, load in enumerate(step.addends)}
+    lines: list[str] = []
     if isinstance(found.bias, Const):
         bias = int.from_bytes(found.bias.raw, "little")
-        lines.append(f"sum[c][q] += vu_set({bias}u);")
+        lines.append(f"{total} += vu_set({bias}u);")
     elif isinstance(found.bias, Load):
-        lines.append(f"sum[c][q] += {loads[found.bias]};")
-    place = f"out + c * {step.parameters.result[2]} + q * LANES"
+        lines.append(f"{total} += {loads[found.bias]};")
     if found.quotient is None or found.number is None:
-        whole, part = f"vu_store({place}, sum[c][q])", f"memcpy({place}, &sum[c][q], (size_t)n * 4)"
+        whole, part = f"vu_store({place}, {total})", f"memcpy({place}, &{total}, (size_t)n * 4)"
     else:
-        lines.append("vf v = vf_of_integers((vm)sum[c][q]);")
+        lines.append(f"vf v = vf_of_integers((vm){total});")
         lines += vector_lines(found.quotient, found.number, loads)
         whole, part = f"vf_store({place}, v)", f"vf_store_part({place}, v, n)"
     if found.target is not None and found.zero is not None:
@@ -103,3 +109,23 @@ def _epilogue(step: Micro) -> list[str]:
         lines.append(f"const vu bytes = vu_quantised(v, {zero}, {least}, {least + 255});")
         return [*lines, f"vu_store_bytes({place}, bytes, n);"]
     return [*lines, "if (n >= LANES)", f"    {whole};", "else", f"    {part};"]
+
+
+def integer_depthwise_text(
+    step: Micro, function: str, comment: Sequence[str], variant: Variant
+) -> str:
+    p: IntegerDepthwise = step.parameters
+    names = [f"e{n}" for n in range(len(step.addends))]
+    walks = list(zip(names, step.addends, p.addends, strict=True))
+    return render(
+        "kernels/integer_depthwise.c.j2",
+        function=function,
+        comment=comment,
+        p=p,
+        x_type="int8_t" if p.signed else "uint8_t",
+        load="vu_load_signed" if p.signed else "vu_load_bytes",
+        out_type=step.twin.out.dtype.c_type,
+        addends=[(name, load.dtype.c_type) for name, load, _ in walks],
+        loads=[_loaded(name, load, (0, lane), "k") for name, load, lane in walks],
+        epilogue=_epilogue(step, "sum", "", "to"),
+    )

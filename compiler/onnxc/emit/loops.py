@@ -92,7 +92,7 @@ def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple
     return kernel, arguments
 
 
-def body_of(loops: Loops, scope: Scope, *, in_place: bool, comment: str = "") -> Body:
+def body_of(loops: Loops, scope: Scope, *, in_place: bool) -> Body:
     """Its loops, inside of others in scope; `in_place` is whether it reads what it stores to."""
     ranges = _ranges(loops, in_place=in_place)
     parts = tuple(
@@ -108,7 +108,6 @@ def body_of(loops: Loops, scope: Scope, *, in_place: bool, comment: str = "") ->
             if axis not in tile
         ),
         parts=parts if apart else (_whole(parts[0], loops, tile, scope),),
-        comment=comment,
     )
 
 
@@ -161,7 +160,7 @@ def _part(loops: Loops, whole: Loops, outer: Scope, *, twice: bool) -> Part:
     for root in loops.roots()[1:]:
         writer.text(root)
     value = writer.text(loops.value)
-    target = scope.texts.get(load(loops.out, loops.where))
+    target = outer.texts.get(load(loops.out, loops.where))
     if target is None:
         target = f"{scope.pointers[loops.out]}[{index_text(loops.where[0], scope)}]"
     sign = {"": "=", "add": "+=", "mul": "*="}.get(loops.accumulate, "")

@@ -16,7 +16,7 @@ from onnxc.emit.writer import loop_name
 from onnxc.expression import Axis, Buffer, Expr, Index, along, load, static
 from onnxc.kernel import Loops, Rows
 from onnxc.names import Names, comment_text
-from onnxc.traversal import map_indices, move
+from onnxc.traversal import axes_read, map_indices, move
 
 OWN: Final = ("out", "lane", "half", "flags", "row", "rows")
 """Variables of the functions of kernels that a role could be called too, besides numbered ones."""
@@ -101,12 +101,15 @@ class _Bodies:
         axes |= {axis: loop_name(n) for n, axis in enumerate(part.axes, 1)}
         scope = Scope(axes, self.pointers, dict(self.texts), terse=True)
         for variable in self.texts:
-            if (found := range_of(variable, scope.ranges)) is not None:
-                scope.ranges[variable] = found
+            if (limits := range_of(variable, scope.ranges)) is not None:
+                scope.ranges[variable] = limits
         self.scopes.append(scope)
         out = self.pointers.get(part.out)
         in_place = out in {self.pointers.get(buffer) for buffer in part.reads()}
-        return body_of(part, scope, in_place=in_place, comment=_described(kernel))
+        read = {axis for root in part.roots() for axis in axes_read(root)}
+        numbered = self.step.axis in read or part.where[0].stride(self.step.axis) != 0
+        found = body_of(part, scope, in_place=in_place)
+        return replace(found, comment=_described(kernel), numbered=numbered)
 
     def _of_one_row(self, kernel: Loops) -> Loops:
         """The kernel without the loop over rows, and with few rows of what is only used inside."""

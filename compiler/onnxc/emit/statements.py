@@ -144,11 +144,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Body:
-    """What computes one Loops, inside of loops around it."""
+    """What computes one Loops, inside of loops around it.
+
+    numbered   whether it needs the number of the row, of those that run by rows
+    """
 
     loops: tuple[Loop, ...]
     parts: tuple[Part, ...]
     comment: str = ""
+    numbered: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,11 @@ import numpy as np
 
 from onnxc.dtypes import FLOAT
 from onnxc.emit import scalar
-from onnxc.emit.integer_product import integer_product_text, integer_words
+from onnxc.emit.integer_product import (
+    integer_depthwise_text,
+    integer_product_text,
+    integer_words,
+)
 from onnxc.emit.literals import literal
 from onnxc.emit.scalar import shared_texts
 from onnxc.emit.text import origin_lines, render, wrapped
@@ -348,6 +352,7 @@ RENDERERS: Final[dict[str, Callable[..., Any]]] = {
     "contraction": _contraction,
     "depthwise": _depthwise,
     "gemv": _gemv,
+    "integer_depthwise": integer_depthwise_text,
     "integer_product": integer_product_text,
     "recurrent": _recurrent,
     "transpose": _transpose,

@@ -188,10 +188,13 @@ def _lanes(fold: Fold, axis: Axis | None, block: Block | None) -> int:
 def _unguarded(fold: Fold, axis: Axis) -> tuple[Expr, list[tuple[Index, Extent]]]:
     """The value without the bounds that no step along `axis` changes, and these bounds.
 
-    Elsewhere such a fold takes its identity, which changes nothing: that is left out.
+    Elsewhere such a fold takes its identity, which changes nothing: that is left out. The loop that
+    is cut into lanes has no place for bounds, so that it keeps those of all that is around it.
     """
     value = fold.value
     if not isinstance(value, Guard) or value.otherwise is not _identity(fold):
+        return value, []
+    if fold.axes == (axis,):
         return value, []
     apart = [b for b in value.bounds if not b[0].dynamic and not b[0].stride(axis)]
     rest = tuple(bound for bound in value.bounds if bound not in apart)

@@ -16,6 +16,7 @@ from onnxc.tuned.byte_transpose import byte_transpose
 from onnxc.tuned.contraction import contraction
 from onnxc.tuned.depthwise import depthwise
 from onnxc.tuned.gemv import gemv
+from onnxc.tuned.integer_depthwise import integer_depthwise
 from onnxc.tuned.integer_product import integer_product
 from onnxc.tuned.product import Product, only_fold, product_of
 from onnxc.tuned.recurrent import with_recurrent_kernels
@@ -47,7 +48,7 @@ def chosen(loops: Loops, target: Target) -> list[Step]:
     step = merged(loops)
     if is_scalar(target) and (single := scalar(step, target)):
         return [single]
-    if (integers := integer_product(step, target)) is not None:
+    if integers := integer_product(step, target) or integer_depthwise(step, target):
         return [integers]
     product = product_of(step)
     if product is not None:

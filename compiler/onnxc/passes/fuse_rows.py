@@ -19,7 +19,8 @@ from onnxc.summation import runs_across
 from onnxc.traversal import move_all, substitute, walk
 
 SHORTEST: Final = 16
-"""Elements; shorter rows are better computed many at once."""
+SHORTEST_IN_VECTORS: Final = 64
+"""Elements; shorter rows are better computed many at once, most of all in vectors."""
 MOST: Final = 16
 """Kernels in one function."""
 NEAR: Final = 24 * 1024
@@ -48,6 +49,7 @@ class _Fusion:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.vectors = program.target is not None and program.target.variants[-1].lanes > 1
+        self.shortest = SHORTEST_IN_VECTORS if self.vectors else SHORTEST
         self.known = Uses()
         self.users: Counter[Buffer] = Counter()
         self.last: dict[Buffer, int] = {}
@@ -77,10 +79,10 @@ class _Fusion:
             run = _run(kernels, rows) if rows else None
             if rows and run is None:
                 break
-            if run is not None and run.pays:
+            if run is not None and run.warm >= self.shortest:
                 end = start + len(kernels) - 1
                 found = self.step(run)
-                if self.peak([found], end) <= self.peak(kernels, end):
+                if found.outputs and self.peak([found], end) <= self.peak(kernels, end):
                     best = found
         return best
 
@@ -140,12 +142,12 @@ class _Run:
     @property
     def is_linked(self) -> bool:
         """Whether each kernel but the first reads by rows what one before it has read or stored."""
-        return all(self._shared(number) > 0 for number in range(1, len(self.kernels)))
+        return all(self._shared(number) for number in range(1, len(self.kernels)))
 
     @property
-    def pays(self) -> bool:
-        """Whether the last kernel finds much of its row in the cache."""
-        return self._shared(len(self.kernels) - 1) >= SHORTEST
+    def warm(self) -> int:
+        """Of an operand of the last kernel that is in the cache: the most elements of a row."""
+        return self._shared(len(self.kernels) - 1)
 
     def _shared(self, number: int) -> int:
         """The most elements of a row that a kernel reads and one before it has read or stored."""
@@ -198,7 +200,7 @@ def _by_rows(kernel: Loops, axis: Axis) -> Loops | None:
 def _is_flat(kernel: Loops) -> bool:
     """Whether its one loop may be two: whole tensors element by element."""
     folds = any(isinstance(node, Fold) for node in walk(*kernel.roots()))
-    return len(kernel.axes) == 1 and not folds and not kernel.partial
+    return len(kernel.axes) == 1 and not folds and not kernel.where[0].dynamic
 
 
 def _may_join(kernel: Loops) -> bool:

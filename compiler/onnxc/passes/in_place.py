@@ -42,8 +42,10 @@ def _read(step: Loops) -> dict[Buffer, list[Index]]:
 
 
 def _overwritable_by_rows(step: Rows) -> list[Buffer]:
-    out = step.outputs[0]
-    if len(step.outputs) > 1 or not _is_plain(out) or out in step.reads():
+    if len(step.outputs) != 1:
+        return []
+    (out,) = step.outputs
+    if not _is_plain(out) or out in step.reads():
         return []
     first = next(number for number, kernel in enumerate(step.steps) if kernel.out is out)
     stored = [kernel.where[0] for kernel in step.steps if kernel.out is out]

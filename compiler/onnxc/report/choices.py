@@ -19,6 +19,7 @@ REASONS: Final = {
     "depthwise": "each channel has a filter of its own: vectors of channels",
     "depthwise_scalar": "each lane has a filter of its own, which stays in registers",
     "gemv": "few rows: the constant is read once, in order",
+    "integer_depthwise": "each channel has a filter of its own: vectors of channels",
     "integer_product": "bytes by fours, each of which meets a panel of the other operand",
     "recurrent": "the state stays near from one time to the next, the gates in registers",
     "shared_scalar": "for little code: all such layers call one function",

@@ -244,18 +244,38 @@ def integer_product(loops: Loops, target: Target) -> Micro | None:
 
 def _operands(loops: Loops, fold: Fold) -> tuple[Centred, Centred, Axis] | None:
     """The operand whose elements are broadcast, the other one, and the axis that walks it alone."""
-    if not (isinstance(fold.value, Apply) and fold.value.operation == "mul"):
-        return None
-    one, other = map(centred, fold.value.args)
+    factors = factors_of(fold)
     lanes = next((a for a in reversed(loops.axes) if loops.where[0].stride(a) == 1), None)
-    if one is None or other is None or lanes is None:
+    if factors is None or lanes is None:
         return None
-    if one.source.flat.dynamic or other.source.flat.dynamic:
-        return None
+    one, other = factors
     walks = [bool(operand.source.flat.stride(lanes)) for operand in (one, other)]
     if walks == [True, False]:
         return other, one, lanes
     return (one, other, lanes) if walks == [False, True] else None
+
+
+def factors_of(fold: Fold) -> tuple[Centred, Centred] | None:
+    """The two 8-bit operands of a sum of products; None where it is another."""
+    if not (isinstance(fold.value, Apply) and fold.value.operation == "mul"):
+        return None
+    one, other = map(centred, fold.value.args)
+    if one is None or other is None or one.source.flat.dynamic or other.source.flat.dynamic:
+        return None
+    return one, other
+
+
+def constant_zeros(zero: Expr | None, lanes: Axis) -> NDArray[Any] | None:
+    """The zero points along `lanes`, one or as many, as int64; None where they are not known."""
+    known = constant_of(zero)
+    if known is not None:
+        return np.array(known, np.int64)
+    source = zero.args[0] if isinstance(zero, Apply) and zero.operation == "cast" else None
+    if not isinstance(source, Load) or source.buffer.data is None or source.flat.dynamic:
+        return None
+    if not axes_read(source) <= {lanes}:
+        return None
+    return gathered_integers(source, (lanes,)).astype(np.int64)
 
 
 def _zero(value: Expr | None, offset: int, axes: Sequence[Axis]) -> Zero | None:
@@ -279,22 +299,15 @@ def _constants(
 ) -> list[Buffer] | None:
     """The packed panels, and of each lane the sum of s - b, and b."""
     name, lanes = panel.source.buffer.name, parameters.lanes
-    values = _gathered(panel.source, axes).astype(np.int32)
+    values = gathered_integers(panel.source, axes).astype(np.int32)
     signed = values if parameters.signed[1] else values - OFFSET
     inner = parameters.folds[-1][0]
     signed = signed.reshape(-1, inner, lanes)
-    if parameters.panel_zero.buffer is None:
-        zeros = np.full(lanes, parameters.panel_zero.value, np.int32)
-    else:
-        zero = panel.zero
-        assert isinstance(zero, Apply)
-        (source,) = zero.args
-        assert isinstance(source, Load)
-        if source.buffer.data is None:
-            return None
-        zeros = _gathered(source, axes[-1:]).astype(np.int32) + parameters.panel_zero.value
-        zeros = np.broadcast_to(zeros, (lanes,))
-    sums = signed.sum((0, 1), dtype=np.int64) - parameters.length * zeros.astype(np.int64)
+    known = constant_zeros(panel.zero, axes[-1])
+    if known is None:
+        return None
+    zeros = np.broadcast_to(known if parameters.signed[1] else known - OFFSET, (lanes,))
+    sums = signed.sum((0, 1), dtype=np.int64) - parameters.length * zeros
     room = parameters.width - lanes
     columns = np.pad(np.stack([sums, zeros]), ((0, 0), (0, room)))
     padded = np.pad(signed, ((0, 0), (0, -inner % GROUP), (0, room))).astype(np.int8)
@@ -312,7 +325,7 @@ def packed_panels(values: NDArray[Any], panel: int) -> NDArray[Any]:
     return np.concatenate(list(parts))
 
 
-def _gathered(load: Load, axes: Sequence[Axis]) -> NDArray[Any]:
+def gathered_integers(load: Load, axes: Sequence[Axis]) -> NDArray[Any]:
     """The constant as the load reads it, with one dimension an axis."""
     index, data = load.flat, load.buffer.data
     assert data is not None
