@@ -15,7 +15,15 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from onnxc.arrays import object_array, text_bytes
 from onnxc.compiled import CompiledModel
@@ -79,6 +87,27 @@ def model(graph: GraphProto, opset: int = OPSET, *, domain: str = "", ir: int = 
     """`ir` 0 is the newest version of the file format."""
     imports = [helper.make_opsetid(domain, opset)]
     return helper.make_model(graph, opset_imports=imports, ir_version=ir or onnx.IR_VERSION)
+
+
+def float_network(
+    nodes: Sequence[NodeProto],
+    inputs: Mapping[str, Sequence[int]],
+    result: Sequence[int],
+    constants: Mapping[str, Array],
+) -> ModelProto:
+    """From float inputs of some shapes to the float output y of shape `result`."""
+
+    def value(name: str, shape: Sequence[int]) -> ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [value(name, shape) for name, shape in inputs.items()],
+        [value("y", result)],
+        [stored(name, array.astype(np.float32)) for name, array in constants.items()],
+    )
+    return model(graph, 21)
 
 
 @dataclass

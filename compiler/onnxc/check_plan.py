@@ -133,13 +133,12 @@ class _Plan:
     def _whole(self, step: Step, live: _Live, report: Callable[[str], None]) -> None:
         """A step that reads to the end what it reads, and writes all along what it writes."""
         reads = [buffer for buffer in step.reads() if buffer not in step.writes()]
-        after = dict(live)
         for out in step.writes():
             others = [buffer for buffer in step.writes() if buffer is not out]
-            live.update({other: stored(other) for other in others if other.kind == "workspace"})
-            self._store(step, out, reads, _stores(step, out), live, report)
+            beside = {other: stored(other) for other in others if other.kind == "workspace"}
+            self._store(step, out, reads, _stores(step, out), live | beside, report)
         for out in step.writes():
-            live[out] = after.get(out, 0) - _stores(step, out)
+            live[out] = live.get(out, 0) - _stores(step, out)
             if live[out] <= 0:
                 del live[out]
         _read(live, step.reads())

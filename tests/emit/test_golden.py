@@ -111,9 +111,18 @@ def recurrent() -> ModelProto:
     return model(helper.make_graph([node], "g", inputs, outputs, given))
 
 
+def rows() -> ModelProto:
+    """Kernels that run a few rows at a time, which are no whole number of turns."""
+    node = helper.make_node("LayerNormalization", ["x", "scale", "bias"], ["y"], name="norm")
+    scale = np.linspace(0.5, 2, 64, dtype=np.float32)
+    given = [stored("scale", scale), stored("bias", scale - 1)]
+    ports = [tensor(name, FLOAT, [6, 64]) for name in ("x", "y")]
+    return model(helper.make_graph([node], "g", ports[:1], ports[1:], given))
+
+
 MODELS = {
     make.__name__: make
-    for make in (broadcast, packed, wide_rows, constants, strings, network, recurrent)
+    for make in (broadcast, packed, wide_rows, constants, strings, network, recurrent, rows)
 }
 
 

@@ -15,11 +15,12 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 import onnxc
 from onnxc.kernel import Micro
 from onnxc.pipeline import compile_model
+from tests.models import float_network
 
 Array = NDArray[Any]
 
@@ -104,26 +105,7 @@ def convolution_model(case: Convolution, rng: np.random.Generator) -> onnx.Model
     ]
     result = (case.batch, case.outputs, *spatial)
     bias = rng.standard_normal(case.outputs)
-    return network(nodes, {"x": shape, "r": result}, result, {"w": weights, "b": bias})
-
-
-def network(
-    nodes: list[onnx.NodeProto],
-    inputs: dict[str, tuple[int, ...]],
-    result: tuple[int, ...],
-    constants: dict[str, Array],
-) -> onnx.ModelProto:
-    def value(name: str, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-
-    graph = helper.make_graph(
-        nodes,
-        "tuned",
-        [value(name, shape) for name, shape in inputs.items()],
-        [value("y", result)],
-        [numpy_helper.from_array(a.astype(np.float32), n) for n, a in constants.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return float_network(nodes, {"x": shape, "r": result}, result, {"w": weights, "b": bias})
 
 
 def windows_of(x: Array, case: Convolution) -> Array:
@@ -252,7 +234,7 @@ def test_matrix_product(
     magnitude = np.abs(a.astype(np.float64)) @ np.abs(b)
     inputs = {"a": left} if constant else {"a": left, "b": right}
     node = helper.make_node("MatMul", ["a", "b"], ["y"])
-    source = network([node], inputs, wanted.shape, {"b": b} if constant else {})
+    source = float_network([node], inputs, wanted.shape, {"b": b} if constant else {})
     values = {"a": a} if constant else {"a": a, "b": b}
     actual = compiled(source, build, tool, monkeypatch).run(values)["y"]
     assert_within(actual, wanted, magnitude, left[-1])
@@ -265,7 +247,7 @@ def test_transposed_run_time_operand_is_laid_out_first(monkeypatch: pytest.Monke
         helper.make_node("Transpose", ["k"], ["t"], perm=[0, 2, 1]),
         helper.make_node("MatMul", ["q", "t"], ["y"]),
     ]
-    source = network(nodes, {"q": q.shape, "k": k.shape}, (4, 30, 30), {})
+    source = float_network(nodes, {"q": q.shape, "k": k.shape}, (4, 30, 30), {})
     assert kernels(source) >= {"contraction"}
     wanted = q.astype(np.float64) @ k.transpose(0, 2, 1)
     magnitude = np.abs(q).astype(np.float64) @ np.abs(k).transpose(0, 2, 1)
@@ -281,7 +263,7 @@ def test_special_values_reach_the_sums_that_read_them_alone(
     a[1, 3], a[2, 5], a[3, 7] = np.nan, np.inf, -np.inf
     a, b = a.astype(np.float32), b.astype(np.float32)
     node = [helper.make_node("MatMul", ["a", "b"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
-    source = network(node, {"a": a.shape}, (8, 40), {"b": b})
+    source = float_network(node, {"a": a.shape}, (8, 40), {"b": b})
     actual = onnxc.compile(source).run({"a": a})["y"]
     wanted = np.maximum(a.astype(np.float64) @ b, 0)
     assert np.isnan(actual[1]).all()

@@ -6,7 +6,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import onnxc
 from onnxc.pipeline import compile_model
-from tests.models import Array
+from tests.models import Array, float_network
 
 NORMALIZATION = helper.make_node(
     "BatchNormalization", ["m", "scale", "shift", "mean", "variance"], ["y"], epsilon=0.001
@@ -24,26 +24,15 @@ def statistics(channels: int, variance: float = 0.0) -> dict[str, Array]:
     return found
 
 
-def network(
-    nodes: list[NodeProto], x: tuple[int, ...], y: tuple[int, ...], constants: dict[str, Array]
-) -> ModelProto:
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)],
-        [numpy_helper.from_array(a.astype(np.float32), n) for n, a in constants.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
-
-
 def case(node: NodeProto) -> ModelProto:
     rng = np.random.default_rng(7)
     if node is CONV:
         constants = {"w": rng.standard_normal((4, 3, 2, 2)), "b": rng.standard_normal(4)}
-        return network([node, NORMALIZATION], (1, 3, 5, 5), (1, 4, 4, 4), constants | statistics(4))
+        return float_network(
+            [node, NORMALIZATION], {"x": (1, 3, 5, 5)}, (1, 4, 4, 4), constants | statistics(4)
+        )
     constants = {"w": rng.standard_normal((6, 6)), "b": rng.standard_normal(6)}
-    return network([node, NORMALIZATION], (3, 6), (3, 6), constants | statistics(6))
+    return float_network([node, NORMALIZATION], {"x": (3, 6)}, (3, 6), constants | statistics(6))
 
 
 @pytest.mark.parametrize("node", [CONV, GEMM, TRANSPOSED], ids=["Conv", "Gemm", "transB"])
@@ -83,7 +72,7 @@ def test_a_second_reader_keeps_it() -> None:
 def test_a_factor_that_is_not_finite_keeps_it() -> None:
     rng = np.random.default_rng(7)
     constants = {"w": rng.standard_normal((4, 3, 2, 2)), "b": rng.standard_normal(4)}
-    source = network(
-        [CONV, NORMALIZATION], (1, 3, 5, 5), (1, 4, 4, 4), constants | statistics(4, -1.0)
+    source = float_network(
+        [CONV, NORMALIZATION], {"x": (1, 3, 5, 5)}, (1, 4, 4, 4), constants | statistics(4, -1.0)
     )
     assert "part of the weights" not in compile_model(source).body

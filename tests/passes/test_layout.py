@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper
 
 import onnxc
 from onnxc.expression import Guard
@@ -11,7 +11,7 @@ from onnxc.kernel import Loops, Program, Routine
 from onnxc.passes.layout import layout
 from onnxc.pipeline import compile_model
 from onnxc.traversal import walk
-from tests.models import Array
+from tests.models import Array, float_network
 
 
 def conv(x: str, w: str, y: str, **attributes: Any) -> NodeProto:
@@ -21,14 +21,7 @@ def conv(x: str, w: str, y: str, **attributes: Any) -> NodeProto:
 def network(
     nodes: list[NodeProto], x: tuple[int, ...], y: tuple[int, ...], **weights: Array
 ) -> ModelProto:
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)],
-        [numpy_helper.from_array(w.astype(np.float32), name) for name, w in weights.items()],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    return float_network(nodes, {"x": x}, y, weights)
 
 
 def laid_out(source: ModelProto) -> Program:

@@ -9,6 +9,7 @@ import numpy as np
 
 from onnxc.dtypes import BOOL
 from onnxc.emit.literals import literal
+from onnxc.emit.text import unwrapped
 from onnxc.expression import Apply, Const, Expr, Load
 from onnxc.traversal import walk
 
@@ -36,7 +37,7 @@ def vector_lines(value: Expr, total: Expr, loads: Mapping[Load, str]) -> list[st
             text = name
         texts[node] = text
     result = texts[value]
-    return lines if result == "v" else [*lines, f"v = {_bare(result)};"]
+    return lines if result == "v" else [*lines, f"v = {unwrapped(result)};"]
 
 
 def _needed(value: Expr, total: Expr) -> set[Expr]:
@@ -58,7 +59,7 @@ def _text(node: Expr, texts: Mapping[Expr, str]) -> str:
         case Apply(_, "neg", (arg,)):
             return f"(-{texts[arg]})"
         case Apply(_, "not", (arg,)):
-            return f"vm_not({_bare(texts[arg])})"
+            return f"vm_not({unwrapped(texts[arg])})"
         case Apply(_, "max" | "min" as operation, (left, right)):
             return _bounded(operation, left, right, texts)
         case Apply(_, operation, (left, right)) if operation in _SIGNS:
@@ -66,7 +67,7 @@ def _text(node: Expr, texts: Mapping[Expr, str]) -> str:
         case Apply(_, operation, (left, right)) if operation in _COMPARISONS:
             return f"({texts[left]} {_COMPARISONS[operation]} {texts[right]})"
         case Apply(_, operation, args):
-            return f"vf_{operation}({', '.join(_bare(texts[arg]) for arg in args)})"
+            return f"vf_{operation}({', '.join(unwrapped(texts[arg]) for arg in args)})"
     raise AssertionError(f"no vector text for {node}")
 
 
@@ -77,17 +78,5 @@ def _bounded(operation: str, left: Expr, right: Expr, texts: Mapping[Expr, str])
         careless = not (bound == 0 and np.signbit(bound) == (operation == "max"))
         if careless and not np.isnan(bound):
             word = "vf_at_least" if operation == "max" else "vf_at_most"
-            return f"{word}({_bare(texts[left])}, {texts[right]})"
-    return f"vf_{operation}({_bare(texts[left])}, {_bare(texts[right])})"
-
-
-def _bare(text: str) -> str:
-    """Without the parentheses around the whole."""
-    if not text.startswith("("):
-        return text
-    depth = 0
-    for position, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if depth == 0 and position < len(text) - 1:
-            return text
-    return text[1:-1]
+            return f"{word}({unwrapped(texts[left])}, {texts[right]})"
+    return f"vf_{operation}({unwrapped(texts[left])}, {unwrapped(texts[right])})"

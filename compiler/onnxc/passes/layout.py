@@ -443,7 +443,7 @@ def _reordered(step: Loops) -> Loops:
     """With the loops in the order in which the output lies in memory."""
     if step.partial or any(index.dynamic for index in step.where):
         return step
-    place = step.out.flat(step.where) if len(step.where) > 1 else step.where[0]
+    place = step.where[0] if len(step.where) == 1 else step.out.flat(step.where)
     axes: tuple[Axis, ...] = tuple(
         sorted(step.axes, key=lambda axis: -abs(place.stride(axis)) if axis.extent > 1 else 0)
     )

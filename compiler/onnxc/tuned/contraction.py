@@ -15,6 +15,7 @@ from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
 from onnxc.traversal import axes_read, walk
 from onnxc.tuned.product import Product
+from onnxc.tuned.walks import gathered, joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,10 @@ NEARBY: Final = 1 << 16
 """Bytes of constants that are hoped to be in the second-level cache from the run before."""
 PREFETCH_ROWS: Final = 16
 """Of a panel that are asked for ahead: as long as the third-level cache takes to answer."""
+ALIASED: Final = 4096
+"""Bytes: rows so far apart share one set of a first-level cache, which has 8 to 12 ways."""
+WAYS: Final = 10
+"""Rows that such a set holds beside the panel."""
 VECTORS: Final = 2
 """Of a tile, along the lanes."""
 
@@ -123,7 +128,7 @@ def contraction(product: Product, target: Target) -> Micro | None:
         rows=row.extent if row else 1,
         columns=column.extent if column else 1,
         lanes=lanes.extent,
-        folds=_joined([(axis.extent, source.stride(axis)) for axis in folds]),
+        folds=joined([(axis.extent, source.stride(axis)) for axis in folds]),
         panel=target.panel,
         last=_last_panel(lanes.extent, target),
         block=0 if given else operand.shape[1],
@@ -176,6 +181,8 @@ def tile_of(parameters: Contraction, variant: Variant) -> Tile:
     vectors = 1 if parameters.lanes <= variant.lanes else VECTORS
     most = max(1, (variant.registers - 1 - vectors) // vectors)
     most = min(most, 28 // vectors)
+    if 4 * parameters.source.column % ALIASED == 0 and parameters.source.column:
+        most = min(most, WAYS)
     columns = -(-parameters.columns // -(-parameters.columns // most))
     rows = min(parameters.rows, max(1, most // columns)) if columns == parameters.columns else 1
     return Tile(-(-parameters.rows // -(-parameters.rows // rows)), columns)
@@ -185,27 +192,6 @@ def _split(points: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], Axis | None, Axi
     """The loops outside of the tile, its rows and its columns."""
     sides = (None, None, *points)
     return points[:-2], sides[-2], sides[-1]
-
-
-def _joined(folds: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Neighbouring loops that walk the source as one are one."""
-    found: list[tuple[int, int]] = []
-    for extent, stride in folds:
-        if found and found[-1][1] == stride * extent:
-            extent *= found.pop()[0]
-        found.append((extent, stride))
-    return tuple(found)
-
-
-def gathered(load: Load, axes: Sequence[Axis]) -> NDArray[Any]:
-    """The constant as the load reads it, with one dimension an axis."""
-    index, data = load.flat, load.buffer.data
-    assert data is not None
-    places = np.full((1,) * len(axes), index.const, np.int64)
-    for dimension, axis in enumerate(axes):
-        steps = np.arange(axis.extent, dtype=np.int64) * index.stride(axis)
-        places = places + steps.reshape([-1 if n == dimension else 1 for n in range(len(axes))])
-    return np.asarray(np.ascontiguousarray(data).reshape(-1)[places], np.float32)
 
 
 def _last_panel(lanes: int, target: Target) -> int:

@@ -13,9 +13,10 @@ from onnxc.expression import Buffer, Load, along
 from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
 from onnxc.traversal import replace_loads
-from onnxc.tuned.contraction import LEAST_WORK, gathered
+from onnxc.tuned.contraction import LEAST_WORK
 from onnxc.tuned.geometry import Geometry, Step, geometry, starts_of, work_of
 from onnxc.tuned.product import Product
+from onnxc.tuned.walks import gathered
 
 MOST_TAPS: Final = 12
 """Of a filter that stays in vectors while a row is computed."""

@@ -9,9 +9,10 @@ from onnxc.dtypes import FLOAT
 from onnxc.expression import Buffer
 from onnxc.kernel import Micro
 from onnxc.target import Target
-from onnxc.tuned.contraction import first_addend, gathered, packed
+from onnxc.tuned.contraction import first_addend, packed
 from onnxc.tuned.geometry import starts_of, work_of
 from onnxc.tuned.product import Product
+from onnxc.tuned.walks import gathered
 
 MOST_ROWS: Final = 4
 LEAST_WORK: Final = 256

@@ -19,10 +19,10 @@ from onnxc.tuned.integer_product import (
     constant_zeros,
     epilogue_of,
     factors_of,
-    gathered_integers,
 )
 from onnxc.tuned.product import only_fold
 from onnxc.tuned.scalar import is_scalar
+from onnxc.tuned.walks import gathered
 
 WIDTH: Final = 16
 """To a multiple of how many channels constants are padded: the widest vector."""
@@ -130,7 +130,7 @@ def _constants(
     zeros = constant_zeros(filters.zero, lanes)
     if zeros is None or pixels.constant is None:
         return None
-    values = gathered_integers(filters.source, (*taps, lanes)).astype(np.int64)
+    values = gathered(filters.source, (*taps, lanes)).astype(np.int64)
     values = values.reshape(-1, lanes.extent) - zeros
     start = -pixels.constant * values.sum(0, keepdims=True)
     rows = np.concatenate([start, values]).astype(np.int32)

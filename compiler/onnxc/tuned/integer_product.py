@@ -21,6 +21,7 @@ from onnxc.target import Target, Variant
 from onnxc.traversal import axes_read, walk
 from onnxc.tuned.product import only_fold
 from onnxc.tuned.scalar import is_scalar
+from onnxc.tuned.walks import gathered, joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -202,7 +203,7 @@ def integer_product(loops: Loops, target: Target) -> Micro | None:
         outer=tuple(axis.extent for axis in outer),
         columns=column.extent if column else 1,
         lanes=lanes.extent,
-        folds=_joined([(axis.extent, source.stride(axis)) for axis in folds]),
+        folds=joined([(axis.extent, source.stride(axis)) for axis in folds]),
         panel=target.panel,
         last=-(-(lanes.extent % target.panel or target.panel) // target.whole) * target.whole,
         source=walked(source),
@@ -275,7 +276,7 @@ def constant_zeros(zero: Expr | None, lanes: Axis) -> NDArray[Any] | None:
         return None
     if not axes_read(source) <= {lanes}:
         return None
-    return gathered_integers(source, (lanes,)).astype(np.int64)
+    return gathered(source, (lanes,)).astype(np.int64)
 
 
 def _zero(value: Expr | None, offset: int, axes: Sequence[Axis]) -> Zero | None:
@@ -299,7 +300,7 @@ def _constants(
 ) -> list[Buffer] | None:
     """The packed panels, and of each lane the sum of s - b, and b."""
     name, lanes = panel.source.buffer.name, parameters.lanes
-    values = gathered_integers(panel.source, axes).astype(np.int32)
+    values = gathered(panel.source, axes).astype(np.int32)
     signed = values if parameters.signed[1] else values - OFFSET
     inner = parameters.folds[-1][0]
     signed = signed.reshape(-1, inner, lanes)
@@ -323,24 +324,3 @@ def packed_panels(values: NDArray[Any], panel: int) -> NDArray[Any]:
     starts = range(0, values.shape[2], panel)
     parts = (values[:, :, n : n + panel].transpose(0, 2, 1).reshape(-1) for n in starts)
     return np.concatenate(list(parts))
-
-
-def gathered_integers(load: Load, axes: Sequence[Axis]) -> NDArray[Any]:
-    """The constant as the load reads it, with one dimension an axis."""
-    index, data = load.flat, load.buffer.data
-    assert data is not None
-    places = np.full((1,) * len(axes), index.const, np.int64)
-    for dimension, axis in enumerate(axes):
-        steps = np.arange(axis.extent, dtype=np.int64) * index.stride(axis)
-        places = places + steps.reshape([-1 if n == dimension else 1 for n in range(len(axes))])
-    return np.asarray(np.ascontiguousarray(data).reshape(-1)[places])
-
-
-def _joined(folds: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Neighbouring loops that walk the source as one are one."""
-    found: list[tuple[int, int]] = []
-    for extent, stride in folds:
-        if found and found[-1][1] == stride * extent:
-            extent *= found.pop()[0]
-        found.append((extent, stride))
-    return tuple(found)

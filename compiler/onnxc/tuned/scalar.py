@@ -16,8 +16,8 @@ from onnxc.expression import Apply, Axis, Const, Expr, Extent, Fold, Guard, Inde
 from onnxc.kernel import Loops
 from onnxc.target import Target
 from onnxc.traversal import axes_read, replace_subexpression, walk
-from onnxc.tuned.contraction import gathered
 from onnxc.tuned.product import Product, only_fold, product_of
+from onnxc.tuned.walks import gathered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,9 +16,9 @@ from onnxc.dtypes import FLOAT
 from onnxc.expression import Buffer
 from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
-from onnxc.tuned.contraction import gathered
 from onnxc.tuned.geometry import Geometry, geometry, starts_of
 from onnxc.tuned.product import Product
+from onnxc.tuned.walks import gathered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

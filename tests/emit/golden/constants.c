@@ -10,18 +10,22 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__OPTIMIZE__) && defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off", "tree-vectorize", "vect-cost-model=dynamic", "no-math-errno")
+#pragma GCC optimize("fp-contract=off", "no-math-errno")
+#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic")
 #if __GNUC__ >= 8
 #pragma GCC optimize("no-loop-interchange") /* loops over lanes stay the inner ones */
 #endif
 #endif
 
 /* Kernels stay functions: they use the workspace as memory of several types, one after the other,
- * and gcc 12 mixes up the restrict pointers of those that it inlines.
+ * and gcc 12 mixes up the restrict pointers of those that it inlines. Nor may it look into them from
+ * outside: of one that reads out[2 * j] to store out[j] it finds that it stores nothing.
  */
 #undef ONNXC_KERNEL
 #if defined(__clang__)
 #define ONNXC_KERNEL __attribute__((noinline))
+#elif defined(__GNUC__) && __GNUC__ >= 8
+#define ONNXC_KERNEL __attribute__((noipa))
 #elif defined(__GNUC__)
 #define ONNXC_KERNEL __attribute__((noinline, noclone))
 #else
