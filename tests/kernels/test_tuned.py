@@ -240,6 +240,34 @@ def test_matrix_product(
     assert_within(actual, wanted, magnitude, left[-1])
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+@pytest.mark.parametrize("columns", [12, 20, 28, 44])
+def test_last_panels_of_an_odd_number_of_vectors(rows: int, columns: int) -> None:
+    rng = np.random.default_rng(columns)
+    a, b = (rng.integers(-4, 5, shape) for shape in ((rows, 24), (24, columns)))
+    node = helper.make_node("MatMul", ["a", "b"], ["y"])
+    source = float_network([node], {"a": a.shape}, (rows, columns), {"b": b})
+    model = onnxc.compile(source, target="aarch64")
+    np.testing.assert_array_equal(model.run({"a": a.astype(np.float32)})["y"], a @ b)
+
+
+@pytest.mark.parametrize("target", ["generic", "cortex-m4"])
+@pytest.mark.parametrize("rows", [2, 20])
+@pytest.mark.parametrize("again", ["m", "b"])
+def test_sums_and_addends_that_are_read_twice(again: str, rows: int, target: str) -> None:
+    """y = (a w + b) a w, or (a w + b) b."""
+    rng = np.random.default_rng(rows)
+    a, w, b = (rng.integers(-4, 5, shape) for shape in ((rows, 24), (24, 18), 18))
+    nodes = [
+        helper.make_node("MatMul", ["a", "w"], ["m"]),
+        helper.make_node("Add", ["m", "b"], ["s"]),
+        helper.make_node("Mul", ["s", again], ["y"]),
+    ]
+    source = float_network(nodes, {"a": a.shape}, (rows, 18), {"w": w, "b": b})
+    actual = onnxc.compile(source, target=target).run({"a": a.astype(np.float32)})["y"]
+    np.testing.assert_array_equal(actual, (a @ w + b) * (a @ w if again == "m" else b))
+
+
 def test_transposed_run_time_operand_is_laid_out_first(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     q, k = (rng.standard_normal((4, 30, 16)).astype(np.float32) for _ in range(2))

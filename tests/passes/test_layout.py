@@ -127,3 +127,29 @@ def test_padding_of_a_dimension_of_one_stays_a_condition() -> None:
     node = conv("x", "w", "y", pads=[0, 0, 1, 1])
     source = network([node], (1, 1, 1, 2), (1, 1, 1, 3), w=np.array([[[[1.0], [5.0]]]]))
     assert onnxc.compile(source).run({"x": x})["y"].tolist() == [[[[2.0, 3.0, 0.0]]]]
+
+
+def test_padding_around_the_outermost_dimension_is_stored_too() -> None:
+    """Where the batch is not the first dimension of what is read, the rows are in memory."""
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0, 2, 3])]
+    nodes += [conv("t", "w", "y", pads=[1, 1, 1, 1])]
+    source = network(nodes, (2, 1, 4, 3), (1, 1, 4, 3), w=np.ones((1, 2, 3, 3)))
+    (border,) = (step for step in laid_out(source).steps if isinstance(step, Routine))
+    parameters: dict[str, Any] = dict(border.parameters)
+    filled = sum(length * count for _, length, count, _ in parameters["runs"])
+    assert [buffer.shape for buffer in border.outputs] == [(6, 5, 2, 1)]
+    assert parameters["batches"] * filled == 6 * 5 * 2 - 4 * 3 * 2
+    x = np.arange(24, dtype=np.float32).reshape(2, 1, 4, 3)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.sum((0, 1)), 1), (3, 3))
+    wanted = windows.sum((2, 3))[None, None]
+    np.testing.assert_array_equal(onnxc.compile(source).run({"x": x})["y"], wanted)
+
+
+def test_a_kernel_without_loops_stays_as_it_is() -> None:
+    nodes = [conv("x", "w", "c"), helper.make_node("Neg", ["s"], ["n"])]
+    nodes += [helper.make_node("Exp", ["n"], ["e"]), helper.make_node("Add", ["c", "e"], ["y"])]
+    inputs: dict[str, tuple[int, ...]] = {"x": (1, 1, 2, 3), "s": ()}
+    source = float_network(nodes, inputs, (1, 2, 2, 3), {"w": np.full((2, 1, 1, 1), 2.0)})
+    values = {"x": np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3), "s": np.float32(0)}
+    doubled = [[[1.0, 3.0, 5.0], [7.0, 9.0, 11.0]]]
+    assert onnxc.compile(source).run(values)["y"].tolist() == [2 * doubled]

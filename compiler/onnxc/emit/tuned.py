@@ -19,7 +19,7 @@ from onnxc.emit.literals import literal
 from onnxc.emit.scalar import shared_texts
 from onnxc.emit.text import origin_lines, render, wrapped
 from onnxc.emit.vector_functions import vector_functions
-from onnxc.emit.vectors import vector_lines
+from onnxc.emit.vectors import operations_in, vector_lines
 from onnxc.expression import Buffer
 from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
@@ -34,6 +34,8 @@ from onnxc.tuned.scalar_depthwise import Sliding
 from onnxc.tuned.scalar_windows import Windows
 from onnxc.tuned.winograd import Winograd, height_of
 
+HEAVY: Final = 8
+"""Operations of an epilogue from which it is not written out for each sum of a tile."""
 WORDS: Final = re.compile(r"\b(v[fmu](?:_\w+)?|LANES|UNROLL|PREFETCH|TUNED|INLINE)\b")
 
 
@@ -145,6 +147,7 @@ def _contraction(step: Micro, function: str, comment: Sequence[str], variant: Va
         operands=operands,
         parameters="".join(f"const float *restrict {name}, " for name in operands),
         epilogue=epilogue,
+        heavy=operations_in(step.epilogue, step.total) > HEAVY,
         kinds=_kinds(parameters.lanes, variant),
         block_offset=_block_offset(parameters),
     )

@@ -40,6 +40,11 @@ def vector_lines(value: Expr, total: Expr, loads: Mapping[Load, str]) -> list[st
     return lines if result == "v" else [*lines, f"v = {unwrapped(result)};"]
 
 
+def operations_in(value: Expr, total: Expr) -> int:
+    """Of an epilogue."""
+    return sum(isinstance(node, Apply) for node in _needed(value, total))
+
+
 def _needed(value: Expr, total: Expr) -> set[Expr]:
     """What `value` is computed from, where `total` is there already."""
     found: set[Expr] = set()

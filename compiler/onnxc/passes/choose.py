@@ -23,6 +23,7 @@ from onnxc.tuned.recurrent import with_recurrent_kernels
 from onnxc.tuned.scalar import is_scalar
 from onnxc.tuned.scalar_layers import scalar
 from onnxc.tuned.transpose import transpose
+from onnxc.tuned.walks import gathered
 from onnxc.tuned.winograd import winograd
 
 ROWS: Final = 4
@@ -78,7 +79,11 @@ def _axes_of(fold: Fold, step: Loops) -> tuple[Axis, ...]:
 
 
 def _readable(step: Loops, product: Product, target: Target) -> tuple[list[Step], Loops]:
-    """What lays a run-time operand out row by row, where it lies by columns, and the step after."""
+    """What lays a run-time operand out row by row, where it lies by columns, and the step after.
+
+    A constant of which rows are read is laid out so now.
+    """
+    step = _with_constant_rows(step, product)
     panel, lanes = product.panel, product.lanes
     given = panel.buffer.data is None and not product.rows.flat.stride(lanes)
     rows = math.prod(axis.extent for axis in product.points)
@@ -90,6 +95,18 @@ def _readable(step: Loops, product: Product, target: Target) -> tuple[list[Step]
     copied = merged(Loops(place, walks, axes, panel, step.origins, "an operand, row by row"))
     moved = replace_loads(step.value, {panel: load(place, (place.flat(walks),))})
     return [transpose(copied, target) or copied], merged(replace(step, value=moved))
+
+
+def _with_constant_rows(step: Loops, product: Product) -> Loops:
+    rows, folds = product.rows, product.fold.axes
+    strides = [rows.flat.stride(axis) for axis in folds]
+    if rows.buffer.data is None or 1 in strides or rows.flat.stride(product.lanes):
+        return step
+    axes = tuple(axis for axis in (*product.shared, *product.points) if rows.flat.stride(axis))
+    values = gathered(rows, (*axes, *folds))
+    place = Buffer(rows.buffer.name, values.shape, rows.dtype, "constant", values)
+    index = place.flat(tuple(map(along, (*axes, *folds))))
+    return merged(replace(step, value=replace_loads(step.value, {rows: load(place, (index,))})))
 
 
 def tuned(loops: Loops, target: Target) -> Micro | None:

@@ -381,17 +381,18 @@ def _border(placement: Placement) -> list[Step]:
     old, new = placement.old, placement.new
     if new.elements == old.elements:
         return []
-    batches, *physical = new.shape
-    outside = np.ones(physical, np.bool_)
+    extents = [old.shape[d] for d in placement.order]
+    alike = int(new.shape[0] == extents[0])  # dimensions without padding whose parts are the same
+    outside = np.ones(new.shape[alike:], np.bool_)
     outside[
         tuple(
             slice(placement.begin[d], placement.begin[d] + old.shape[d])
-            for d in placement.order[1:]
+            for d in placement.order[alike:]
         )
     ] = False
     runs = tuple(_runs(outside.reshape(-1)))
     parameters = (
-        ("batches", batches),
+        ("batches", math.prod(new.shape[:alike])),
         ("size", outside.size),
         ("runs", runs),
         ("value", placement.fill),

@@ -164,13 +164,18 @@ def _constant(product: Product, axes: Sequence[Axis], target: Target) -> Buffer:
 
 
 def first_addend(product: Product) -> tuple[Expr, int | None]:
-    """The sum, with what is added to it at once where that differs between lanes alone."""
-    for node in walk(product.loops.value, inner=False):
-        if isinstance(node, Apply) and node.operation == "add" and product.fold in node.args:
-            other = next((arg for arg in node.args if arg is not product.fold), None)
-            if isinstance(other, Load) and set(axes_read(other)) == {product.lanes}:
+    """The sum, with what is added to it at once where that differs between lanes alone.
+
+    Both are then for this addition alone, as neither has a value of its own any more.
+    """
+    fold, nodes = product.fold, list(walk(product.loops.value, inner=False))
+    for node in nodes:
+        if isinstance(node, Apply) and node.operation == "add" and fold in node.args:
+            other = next((arg for arg in node.args if arg is not fold), None)
+            users = [n for n in nodes if fold in n.operands() or other in n.operands()]
+            if isinstance(other, Load) and axes_read(other) == {product.lanes} and users == [node]:
                 return node, product.addends.index(other)
-    return product.fold, None
+    return fold, None
 
 
 def tile_of(parameters: Contraction, variant: Variant) -> Tile:

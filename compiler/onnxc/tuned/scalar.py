@@ -15,7 +15,8 @@ import numpy as np
 from onnxc.expression import Apply, Axis, Const, Expr, Extent, Fold, Guard, Index, Load
 from onnxc.kernel import Loops
 from onnxc.target import Target
-from onnxc.traversal import axes_read, replace_subexpression, walk
+from onnxc.traversal import replace_subexpression
+from onnxc.tuned.contraction import first_addend
 from onnxc.tuned.product import Product, only_fold, product_of
 from onnxc.tuned.walks import gathered
 
@@ -298,13 +299,7 @@ def _too_large(product: Product) -> bool:
 
 def _start(product: Product) -> tuple[Expr, Load | None]:
     """The sum with a constant a lane that is added to it at once, and that; else the sum."""
-    for node in walk(product.loops.value, inner=False):
-        if isinstance(node, Apply) and node.operation == "add" and product.fold in node.args:
-            other = next((arg for arg in node.args if arg is not product.fold), None)
-            if (
-                isinstance(other, Load)
-                and other.buffer.data is not None
-                and set(axes_read(other)) == {product.lanes}
-            ):
-                return node, other
-    return product.fold, None
+    total, number = first_addend(product)
+    if number is None or product.addends[number].buffer.data is None:
+        return product.fold, None
+    return total, product.addends[number]
