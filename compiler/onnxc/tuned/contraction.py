@@ -30,6 +30,8 @@ ALIASED: Final = 4096
 """Bytes: rows so far apart share one set of a first-level cache, which has 8 to 12 ways."""
 WAYS: Final = 10
 """Rows that such a set holds beside the panel."""
+SHORTEST: Final = 16
+"""Elements of a row of a panel operand that is read where it is."""
 VECTORS: Final = 2
 """Of a tile, along the lanes."""
 
@@ -151,8 +153,13 @@ def contraction(product: Product, target: Target) -> Micro | None:
 
 
 def _in_rows(product: Product) -> bool:
-    """Whether the elements of a vector are neighbours, and the rows follow one another."""
+    """Whether the elements of a vector are neighbours, and the rows follow one another.
+
+    Of rows shorter than a vector each would be put together element by element.
+    """
     index = product.panel.flat
+    if product.lanes.extent < SHORTEST:
+        return False
     return index.stride(product.lanes) == 1 and len(product.fold.axes) == 1
 
 
