@@ -223,7 +223,7 @@ static inline float onnxc_softplus_float(float x)
     return onnxc_select_float(x > 0.0f, x, 0.0f) + onnxc_log1p_sum_float(t, t_low);
 }
 
-/* At most 2.3 ulp: t / (1 + t) or 1 / (1 + t) with t = exp(-|x|). */
+/* At most 2.45 ulp: t / (1 + t) or 1 / (1 + t) with t = exp(-|x|). */
 static inline float onnxc_sigmoid_float(float x)
 {
     const float t = onnxc_exp_below_float(x);

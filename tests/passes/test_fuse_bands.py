@@ -181,10 +181,10 @@ def test_what_is_between_is_not_in_the_plan(always: pytest.MonkeyPatch) -> None:
 def test_only_what_leaves_the_cache_is_fused() -> None:
     """Of 32 to 192 to 32 channels: at 28 x 28 values of 0.6 MB, at 7 x 7 of 0.04 MB."""
     layers = (Layer(192), Layer(0, 3, 1, pads=(1, 1)), Layer(32))
-    sizes = {
-        size: micros(compile_model(Network((1, 32, size, size), layers).model()).program)
-        for size in (28, 7)
-    }
+    sizes = {}
+    for size in (28, 7):
+        program = compile_model(Network((1, 32, size, size), layers).model()).program
+        sizes[size] = [name for name in micros(program) if name != "transpose"]
     assert sizes == {28: ["bands"], 7: ["contraction", "depthwise", "contraction"]}
 
 

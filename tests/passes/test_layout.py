@@ -146,10 +146,16 @@ def test_padding_around_the_outermost_dimension_is_stored_too() -> None:
 
 
 def test_a_kernel_without_loops_stays_as_it_is() -> None:
-    nodes = [conv("x", "w", "c"), helper.make_node("Neg", ["s"], ["n"])]
-    nodes += [helper.make_node("Exp", ["n"], ["e"]), helper.make_node("Add", ["c", "e"], ["y"])]
-    inputs: dict[str, tuple[int, ...]] = {"x": (1, 1, 2, 3), "s": ()}
-    source = float_network(nodes, inputs, (1, 2, 2, 3), {"w": np.full((2, 1, 1, 1), 2.0)})
-    values = {"x": np.arange(6, dtype=np.float32).reshape(1, 1, 2, 3), "s": np.float32(0)}
-    doubled = [[[1.0, 3.0, 5.0], [7.0, 9.0, 11.0]]]
-    assert onnxc.compile(source).run(values)["y"].tolist() == [2 * doubled]
+    """What a product of matrices scales its addend by is computed once, apart."""
+    nodes = [
+        conv("x", "w", "c"),
+        helper.make_node("Flatten", ["c"], ["f"], axis=2),
+        helper.make_node("Gemm", ["f", "v", "s"], ["y"], beta=2.0),
+    ]
+    inputs: dict[str, tuple[int, ...]] = {"x": (1, 2, 2, 2), "s": ()}
+    constants = {"w": np.ones((3, 2, 1, 1)), "v": np.ones((4, 5))}
+    source = float_network(nodes, inputs, (3, 5), constants)
+    assert () in [buffer.shape for buffer in laid_out(source).writes()]
+    x = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
+    values = {"x": x, "s": np.array(0.5, np.float32)}
+    assert onnxc.compile(source).run(values)["y"].tolist() == [[29.0] * 5] * 3

@@ -20,8 +20,8 @@
 #endif
 
 /* Kernels stay functions: they use the workspace as memory of several types, one after the other,
- * and gcc 12 mixes up the restrict pointers of those that it inlines. Nor may it look into them from
- * outside: of one that reads out[2 * j] to store out[j] it finds that it stores nothing.
+ * and gcc 12 mixes up the restrict pointers of those that it inlines. Nor may it look into them
+ * from outside: of one that reads out[2 * j] to store out[j] it finds that it stores nothing.
  */
 #undef ONNXC_KERNEL
 #if defined(__clang__)
@@ -112,7 +112,7 @@ static inline float onnxc_exp_below_float(float x)
     return mantissa * onnxc_float_of_bits(power << 23) * 2.3283064e-10f;
 }
 
-/* At most 2.3 ulp: t / (1 + t) or 1 / (1 + t) with t = exp(-|x|). */
+/* At most 2.45 ulp: t / (1 + t) or 1 / (1 + t) with t = exp(-|x|). */
 static inline float onnxc_sigmoid_float(float x)
 {
     const float t = onnxc_exp_below_float(x);

@@ -25,8 +25,8 @@ float sqrtf(float) __attribute__((const)); /* one instruction: nobody reads errn
 #endif
 
 /* Kernels stay functions: they use the workspace as memory of several types, one after the other,
- * and gcc 12 mixes up the restrict pointers of those that it inlines. Nor may it look into them from
- * outside: of one that reads out[2 * j] to store out[j] it finds that it stores nothing.
+ * and gcc 12 mixes up the restrict pointers of those that it inlines. Nor may it look into them
+ * from outside: of one that reads out[2 * j] to store out[j] it finds that it stores nothing.
  */
 #undef ONNXC_KERNEL
 #if defined(__clang__)
