@@ -72,6 +72,16 @@ def test_the_table_of_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {len(row) for row in found} == {len(head)}
 
 
+def test_the_table_of_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every network of the benchmark, in its order, with its floor."""
+    pytest.importorskip("onnxruntime")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    models = importlib.import_module("network_models")
+    found = rows(README, "<!-- networks -->")
+    wanted = [(network.name, f"{network.floor:.2f}") for network in models.NETWORKS]
+    assert [(row[0], row[5]) for row in found] == wanted
+
+
 def test_the_table_of_element_types() -> None:
     wanted = [[t.name, "uint8_t" if t.packed else t.c_type] for t in ELEMENT_TYPES]
     found = rows(GUIDE, "## Element types")
