@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
@@ -17,16 +16,12 @@ from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, every_step
 from onnxc.pipeline import Compiled, compile_model, evaluate_model
 from onnxc.target import TARGETS
 from onnxc.tuned.recurrent import Recurrent, with_recurrent_kernels
+from tests.kernels.variants import VARIANTS, flags_of
 from tests.models import STRICT, Array
 from tests.ops.node_batch import NodeBatch
 from tests.toolchains import Tool
 
 GATES: Final = {"LSTM": 4, "GRU": 3}
-VARIANTS: Final = {
-    "best": "-march=x86-64",
-    "AVX2": "-march=x86-64 -mavx2 -mfma -DMODEL_NO_DISPATCH",
-    "SSE2": "-march=x86-64 -DMODEL_NO_DISPATCH",
-}
 
 
 @dataclass
@@ -126,11 +121,10 @@ def assert_near(found: dict[str, Array], wanted: dict[str, Array]) -> None:
         np.testing.assert_allclose(array, wanted[name], rtol=4e-6, atol=2e-6, err_msg=name)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="flags of x86-64")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_like_the_plain_loops(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     batch, compiled, wanted = every_case()
-    monkeypatch.setenv("ONNXC_CFLAGS", " ".join([*STRICT, VARIANTS[variant]]))
+    monkeypatch.setenv("ONNXC_CFLAGS", " ".join([*STRICT, flags_of(variant)]))
     assert_near(CompiledModel(compiled).run(batch.given), wanted)
 
 

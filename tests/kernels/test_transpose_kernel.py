@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from functools import cache
 from typing import Final
 
@@ -13,7 +12,7 @@ from onnx import helper
 from onnxc.compiled import CompiledModel
 from onnxc.kernel import Loops, Micro
 from onnxc.pipeline import Compiled, compile_model
-from tests.kernels.test_recurrent_kernel import VARIANTS
+from tests.kernels.variants import VARIANTS, flags_of
 from tests.models import STRICT, Array, declared, model
 from tests.toolchains import Tool
 
@@ -60,10 +59,9 @@ def test_which_copies_turn() -> None:
     assert kinds == [Micro] * len(TURNED) + [Loops] * len(OTHERS)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="flags of x86-64")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_element_in_place(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ONNXC_CFLAGS", " ".join([*STRICT, VARIANTS[variant]]))
+    monkeypatch.setenv("ONNXC_CFLAGS", " ".join([*STRICT, flags_of(variant)]))
     check()
 
 

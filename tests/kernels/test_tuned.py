@@ -20,17 +20,18 @@ from onnx import helper, numpy_helper
 import onnxc
 from onnxc.kernel import Micro
 from onnxc.pipeline import compile_model
+from tests.kernels.variants import require_processor
 from tests.models import float_network
 
 Array = NDArray[Any]
 
-# Of every build of the base and of the variants: how C is compiled, and the compiler.
+# Of every build of the base and of the variants: the compiler, its flags, and what these need.
 BUILDS = {
-    "avx512": ("gcc", "-O2 -march=x86-64-v4"),
-    "avx2": ("gcc", "-O2 -march=x86-64-v3 -DTUNED_NO_DISPATCH"),
-    "sse2": ("gcc", "-O1 -march=x86-64 -DTUNED_NO_DISPATCH"),
-    "dispatch": ("clang", "-O1 -march=x86-64"),
-    "scalar": ("tcc", ""),
+    "avx512": ("gcc", "-O2 -march=x86-64-v4", "avx512f"),
+    "avx2": ("gcc", "-O2 -march=x86-64-v3 -DTUNED_NO_DISPATCH", "avx2"),
+    "sse2": ("gcc", "-O1 -march=x86-64 -DTUNED_NO_DISPATCH", "sse2"),
+    "dispatch": ("clang", "-O1 -march=x86-64", "sse2"),
+    "scalar": ("tcc", "", ""),
 }
 
 
@@ -144,7 +145,9 @@ def assert_within(actual: Array, wanted: Array, magnitude: Array, length: int) -
 
 
 def compiled(source: onnx.ModelProto, build: str, tool: Callable[[str], str], patch: Any) -> Any:
-    command, flags = BUILDS[build]
+    command, flags, needs = BUILDS[build]
+    if needs:
+        require_processor(needs)
     patch.setenv("CC", tool(command))
     patch.setenv("ONNXC_CFLAGS", flags)
     return onnxc.compile(source, name="tuned")

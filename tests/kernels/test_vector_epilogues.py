@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from functools import cache
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from onnx import helper
 from onnxc.compiled import CompiledModel
 from onnxc.kernel import Micro
 from onnxc.pipeline import Compiled, compile_model, evaluate_model
-from tests.kernels.test_recurrent_kernel import VARIANTS
+from tests.kernels.variants import VARIANTS, flags_of
 from tests.models import STRICT, Array, declared, model, stored
 from tests.toolchains import Tool
 
@@ -62,11 +61,10 @@ def test_one_kernel_a_product() -> None:
     assert [type(step) for step in compiled.program.steps] == [Micro] * len(ACTIVATIONS)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="flags of x86-64")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_like_the_plain_loops(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given, compiled, _ = networks()
-    monkeypatch.setenv("ONNXC_CFLAGS", " ".join([*STRICT, VARIANTS[variant]]))
+    monkeypatch.setenv("ONNXC_CFLAGS", " ".join([*STRICT, flags_of(variant)]))
     assert_near(CompiledModel(compiled).run(given))
 
 

@@ -33,10 +33,30 @@ BUILDS: Final = [
 ]
 
 
+VARIANTS: Final = {
+    "best": ("-march=x86-64", "sse2"),
+    "AVX2": ("-march=x86-64 -mavx2 -mfma -DMODEL_NO_DISPATCH", "avx2"),
+    "SSE2": ("-march=x86-64 -DMODEL_NO_DISPATCH", "sse2"),
+}
+"""Of a model of the default name: flags, and what they need of the processor."""
+
+
 def require(build: Build) -> Build:
     """Skips the test where the processor is another."""
+    require_processor(build.needs)
+    return build
+
+
+def require_processor(needs: str) -> None:
+    """Skips the test where it lacks what code that the test runs is built for."""
     facts = Path("/proc/cpuinfo")
     flags = facts.read_text(encoding="utf-8").split() if facts.exists() else []
-    if platform.machine() != "x86_64" or build.needs not in flags:
-        pytest.skip(f"no {build.needs} here")
-    return build
+    if platform.machine() != "x86_64" or needs not in flags:
+        pytest.skip(f"no {needs} here")
+
+
+def flags_of(variant: str) -> str:
+    """Of one of VARIANTS, where it can run."""
+    flags, needs = VARIANTS[variant]
+    require_processor(needs)
+    return flags
