@@ -58,8 +58,8 @@ static inline float onnxc_exp_parts_float(float x, float *low, uint32_t *power)
     return result;
 }
 
-/* exp(x) = (1 + result) * 2^n, x in [-104, 90]; the low nine bits of *power are those of n + offset
- * - 12582912. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.2.
+/* exp(x) = (1 + result) * 2^n, x in [-104, 90]; the low nine bits of *power are those of n +
+ * offset - 12582912. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.2.
  */
 static inline float onnxc_exp_rest_float(float x, float offset, uint32_t *power)
 {
@@ -262,8 +262,8 @@ static inline float onnxc_cosh_float(float x)
     return t + (onnxc_scale_float(low, power - 1u) + 0.25f / t);
 }
 
-/* At most 2.6 ulp: with t = exp(-2 |x|), which is nothing from 10 on, (1 - t) / (1 + t). With 2^n =
- * a and the mantissa 1 + q of t, 1 - t is (1 - a) - a * q, exact where it is small.
+/* At most 2 ulp: with t = exp(-2 |x|), which is nothing from 10 on, (1 - t) / (1 + t). With 2^n = a
+ * and the mantissa 1 + q of t, 1 - t is (1 - a) - a * q, exact where it is small.
  */
 static inline float onnxc_tanh_float(float x)
 {
@@ -273,8 +273,9 @@ static inline float onnxc_tanh_float(float x)
     const float q = onnxc_exp_rest_float(-2.0f * y, 12583039.0f, &power);
     const float a = onnxc_float_of_bits(power << 23);
     const float difference = (1.0f - a) - a * q;
+    const float sum = (1.0f + a) + a * q;
 
-    return onnxc_signed_float(difference / (2.0f - difference), x);
+    return onnxc_signed_float(difference / sum, x);
 }
 
 /* At most 1.45 ulp. Below 1.25 a polynomial, (asinh(x) / x - 1) / x^2, error 2^-31.8; above it

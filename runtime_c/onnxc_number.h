@@ -48,6 +48,54 @@ static inline uint64_t onnxc_remainder_uint64(uint64_t a, uint64_t b)
     return b == 0 ? 0 : a % b;
 }
 
+/* a / b toward zero, in lanes of vectors: what the quotient lacks to an integer is more than double
+ * rounds away. By 0 and -1, all bits of *zero and *minus, it is by 1.
+ */
+static inline int32_t onnxc_quotient_lanes_int32(int32_t a, int32_t b, uint32_t *zero,
+                                                 uint32_t *minus)
+{
+    *zero = 0u - (uint32_t)(b == 0);
+    *minus = 0u - (uint32_t)(b == -1);
+
+    const int32_t divisor = (int32_t)((uint32_t)b - *zero - *minus - *minus);
+
+    return (int32_t)((double)a / (double)divisor);
+}
+
+/* Toward zero, in lanes of vectors; by zero gives 0, the least by -1 wraps to itself. */
+static inline int32_t onnxc_divide_lanes_int32(int32_t a, int32_t b)
+{
+    uint32_t zero, minus;
+    const uint32_t quotient = (uint32_t)onnxc_quotient_lanes_int32(a, b, &zero, &minus);
+
+    return (int32_t)(((quotient ^ minus) - minus) & ~zero);
+}
+
+/* With the sign of a, in lanes of vectors; by zero gives 0. */
+static inline int32_t onnxc_remainder_lanes_int32(int32_t a, int32_t b)
+{
+    uint32_t zero, minus;
+    const uint32_t quotient = (uint32_t)onnxc_quotient_lanes_int32(a, b, &zero, &minus);
+
+    return (int32_t)(((uint32_t)a - quotient * (uint32_t)b) & ~(zero | minus));
+}
+
+/* The same quotient of numbers of 16 bits, by way of float. */
+static inline int32_t onnxc_divide_lanes_int16(int32_t a, int32_t b)
+{
+    const int32_t zero = b == 0;
+
+    return (int32_t)((float)a / (float)(b + zero)) & (zero - 1);
+}
+
+/* The same remainder of numbers of 16 bits, by way of float. */
+static inline int32_t onnxc_remainder_lanes_int16(int32_t a, int32_t b)
+{
+    const int32_t zero = b == 0;
+
+    return (a - (int32_t)((float)a / (float)(b + zero)) * b) & (zero - 1);
+}
+
 /* base to the exponent, which wraps; of a negative exponent the quotient, 0 to it the greatest. */
 static inline int64_t onnxc_power_int64(int64_t base, int64_t exponent)
 {

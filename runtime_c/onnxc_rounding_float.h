@@ -20,8 +20,8 @@ static inline float onnxc_select_float(int condition, float yes, float no)
                                (onnxc_bits_of_float(no) & ~mask));
 }
 
-/* The nearest integer, half to even, exact: from 2^23 every float is one, and below it the sum with
- * 2^23 has no fraction left. Keeps -0.
+/* The nearest integer, half to even, exact: from 2^23 every float is one, and below it the sum
+ * with 2^23 has no fraction left. Keeps -0.
  */
 static inline float onnxc_round_float(float value)
 {
@@ -64,6 +64,27 @@ static inline float onnxc_trunc_float(float value)
 static inline float onnxc_mod_float(float a, float b)
 {
     return fmodf(a, b);
+}
+
+/* Whether a / b is beyond what the function below is for; no NaN is. */
+static inline uint32_t onnxc_far_quotient_float(float a, float b)
+{
+    return onnxc_abs_float(a) >= onnxc_abs_float(b) * 268435456.0f;
+}
+
+/* The same remainder without a branch, for |a / b| < 2^28 and NaN: products of integers
+ * below 2^29 and floats are exact in double, and so is what is left.
+ */
+static inline float onnxc_mod_near_float(float a, float b)
+{
+    const float magnitude = onnxc_abs_float(a);
+    const float limit = onnxc_abs_float(b);
+    const double shifted = (double)magnitude / (double)limit + 6755399441055744.0;
+    const double nearest = shifted - 6755399441055744.0;
+    const float rest = (float)((double)magnitude - nearest * (double)limit);
+    const float inside = rest + onnxc_select_float(rest < 0.0f, limit, 0.0f);
+
+    return onnxc_signed_float(onnxc_select_float(magnitude < limit, magnitude, inside), a);
 }
 
 /* Correctly rounded: at most 0.5 ulp. */

@@ -1,7 +1,7 @@
-/* Long sums in two parts: the total, and what it is off by. What rounding takes from a sum of two is
- * exact in the same type (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B); as much of it
- * as counts goes back into the total at once, so that it stays small and loses nothing itself. Once
- * the total is no finite number it says nothing, and is left out.
+/* Long sums in two parts: the total, and what it is off by. What rounding takes from a sum of two
+ * is exact in the same type (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B); as much
+ * of it as counts goes back into the total at once, so that it stays small and loses nothing
+ * itself. Once the total is no finite number it says nothing, and is left out.
  */
 
 /* total + value, both in two parts. */

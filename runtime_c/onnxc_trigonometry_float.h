@@ -93,18 +93,26 @@ static inline float onnxc_cos_reduced_float(float r, float low)
     return high + (((1.0f - high) - half) + (p * z * z - r * low));
 }
 
+/* sin(r + low + quadrant * pi / 2), |r| <= 0.786. */
+static inline float onnxc_sin_turned_float(float r, float low, uint32_t quadrant)
+{
+    const int odd = (int)(quadrant & 1u);
+    const float sine = onnxc_sin_reduced_float(r, low);
+    const float cosine = onnxc_cos_reduced_float(r, low);
+    const uint32_t bits = onnxc_bits_of_float(onnxc_select_float(odd, cosine, sine));
+
+    return onnxc_float_of_bits(bits ^ (quadrant & 2u) << 30);
+}
+
 /* At most 0.95 ulp. */
 static inline float onnxc_sin_float(float x)
 {
     float low;
     uint32_t quadrant;
     const float r = onnxc_quadrant_float(x, &low, &quadrant);
-    const float sine = onnxc_sin_reduced_float(r, low);
-    const float cosine = onnxc_cos_reduced_float(r, low);
-    const uint32_t bits = onnxc_bits_of_float(quadrant & 1u ? cosine : sine);
-    const float result = onnxc_float_of_bits(bits ^ (quadrant & 2u) << 30);
+    const float result = onnxc_sin_turned_float(r, low, quadrant);
 
-    return onnxc_abs_float(x) < 0.0001f ? x : result;
+    return onnxc_select_float(onnxc_abs_float(x) < 0.0001f, x, result);
 }
 
 /* At most 0.95 ulp. */
@@ -113,21 +121,16 @@ static inline float onnxc_cos_float(float x)
     float low;
     uint32_t quadrant;
     const float r = onnxc_quadrant_float(x, &low, &quadrant);
-    const float sine = onnxc_sin_reduced_float(r, low);
-    const float cosine = onnxc_cos_reduced_float(r, low);
-    const uint32_t bits = onnxc_bits_of_float(quadrant & 1u ? sine : cosine);
 
-    return onnxc_float_of_bits(bits ^ ((quadrant + 1u) & 2u) << 30);
+    return onnxc_sin_turned_float(r, low, quadrant + 1u);
 }
 
-/* At most 1.4 ulp: t = tan(r) in two parts, or -1 / t. The polynomial is (tan(r) / r - 1) / r^2,
- * |r| <= 0.786, error 2^-29.5.
+/* tan(r + low + quadrant * pi / 2), |r| <= 0.786: t = tan(r) in two parts, or -1 / t. The
+ * polynomial is (tan(r) / r - 1) / r^2, error 2^-29.5.
  */
-static inline float onnxc_tan_float(float x)
+static inline float onnxc_tan_turned_float(float r, float low, uint32_t quadrant)
 {
-    float low;
-    uint32_t quadrant;
-    const float r = onnxc_quadrant_float(x, &low, &quadrant);
+    const int odd = (int)(quadrant & 1u);
     const float z = r * r;
     float p = 0.0043770173f;
     p = p * z + 9.022087e-05f;
@@ -139,11 +142,58 @@ static inline float onnxc_tan_float(float x)
     const float rest = low + (low + r * p) * z;
     const float high = r + rest;
     const float high_low = (r - high) + rest;
-    const float inverse = -1.0f / (quadrant & 1u ? high : 1.0f);
-    const float odd = inverse + inverse * inverse * high_low;
-    const float result = quadrant & 1u ? odd : high;
+    const float inverse = -1.0f / onnxc_select_float(odd, high, 1.0f);
 
-    return onnxc_abs_float(x) < 0.0001f ? x : result;
+    return onnxc_select_float(odd, inverse + inverse * inverse * high_low, high);
+}
+
+/* At most 1.4 ulp. */
+static inline float onnxc_tan_float(float x)
+{
+    float low;
+    uint32_t quadrant;
+    const float r = onnxc_quadrant_float(x, &low, &quadrant);
+    const float result = onnxc_tan_turned_float(r, low, quadrant);
+
+    return onnxc_select_float(onnxc_abs_float(x) < 0.0001f, x, result);
+}
+
+/* Whether x is beyond what the three functions below are for; no NaN is. */
+static inline uint32_t onnxc_far_angle_float(float x)
+{
+    return onnxc_abs_float(x) >= 1600.0f;
+}
+
+/* The bits of the sine above without a branch, for |x| < 1600 and NaN. */
+static inline float onnxc_sin_near_float(float x)
+{
+    float low;
+    uint32_t quadrant;
+    const float r = onnxc_quadrant_near_float(x, &low, &quadrant);
+    const float result = onnxc_sin_turned_float(r, low, quadrant);
+
+    return onnxc_select_float(onnxc_abs_float(x) < 0.0001f, x, result);
+}
+
+/* The bits of the cosine above without a branch, for |x| < 1600 and NaN. */
+static inline float onnxc_cos_near_float(float x)
+{
+    float low;
+    uint32_t quadrant;
+    const float r = onnxc_quadrant_near_float(x, &low, &quadrant);
+
+    return onnxc_sin_turned_float(r, low, quadrant + 1u);
+}
+
+/* The bits of the tangent above without a branch, for |x| < 1600 and NaN. */
+static inline float onnxc_tan_near_float(float x)
+{
+    float low;
+    uint32_t quadrant;
+    const float r = onnxc_quadrant_near_float(x, &low, &quadrant);
+    const float result = onnxc_tan_turned_float(r, low, quadrant);
+
+    return onnxc_select_float(onnxc_abs_float(x) < 0.0001f, x, result);
 }
 
 /* (asin(s) - s) / s of z = s^2 <= 1/4, error 2^-31.6 relative to asin. */

@@ -1,11 +1,13 @@
 """Running the command line in tests, as users have it.
 
-ONNXC names the command to test, as "/path/to/onnxc"; by default it is this Python's onnxc.
+ONNXC names the command to test, "/path/to/onnxc" of a virtual environment; by default it is this
+Python's onnxc.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -13,7 +15,11 @@ from pathlib import Path
 
 import onnx
 
+from onnxc.diagnostics import Kind
+
 COMMAND = shlex.split(os.environ.get("ONNXC", "")) or [sys.executable, "-m", "onnxc"]
+PYTHON = str(Path(COMMAND[0]).with_name("python")) if len(COMMAND) == 1 else sys.executable
+"""The Python that has that onnxc: beside the command, where it is a path."""
 CC = shlex.split(os.environ.get("CC", "cc"))
 
 EQUAL = """
@@ -42,6 +48,13 @@ def onnxc(
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     return done
+
+
+def uncoded(text: str) -> str:
+    """Messages without the codes of their errors, which must all exist."""
+    for number in re.findall(r"^error\[ONNXC(\d{4})\]: ", text, re.MULTILINE):
+        Kind(int(number))
+    return re.sub(r"^error\[ONNXC\d{4}\]: ", "error: ", text, flags=re.MULTILINE)
 
 
 def save(text: str, path: Path) -> Path:

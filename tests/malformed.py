@@ -139,7 +139,7 @@ NAMES = (
     _changed(
         "no operator",
         lambda model: model.graph.node[0].ClearField("op_type"),
-        "node 'n' (no operator): has no operator (op_type)",
+        "node 'n' (no operator): has no operator (op_type); re-export the model",
     ),
     written(
         "an undefined input, twice",

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from onnxc import __version__, cli, pipeline
+from onnxc.diagnostics import Kind
 from onnxc.errors import ModelError, Problem
-from tests.command_line import EQUAL, OPEN, names, onnxc, save
+from tests.command_line import EQUAL, OPEN, names, onnxc, save, uncoded
 
 
 def test_version(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ def test_version_imports_nothing_heavy(tmp_path: Path) -> None:
 def test_help(tmp_path: Path) -> None:
     done = onnxc("--help", cwd=tmp_path)
     assert re.findall(r"^  (\w+) ", done.stdout, re.MULTILINE)[-4:] == [
-        "compile",
+        "explain",
         "info",
         "ops",
         "verify",
@@ -65,36 +66,37 @@ def test_debug_help(tmp_path: Path, words: tuple[str, ...]) -> None:
 
 def test_first_word_is_neither_verb_nor_file(tmp_path: Path) -> None:
     done = onnxc("verfy", cwd=tmp_path, status=2)
-    assert done.stderr == "error: no verb or file 'verfy'; did you mean verify?\n"
+    assert done.stderr == "error[ONNXC0702]: no verb or file 'verfy'; did you mean verify?\n"
 
 
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("", "no verb or file ''"),
-        (".", "'.' is a directory; give an ONNX model file"),
-        ("..", "'..' is a directory; give an ONNX model file"),
+        ("", "[ONNXC0702]: no verb or file ''"),
+        (".", "[ONNXC0102]: '.' is a directory; give an ONNX model file"),
+        ("..", "[ONNXC0102]: '..' is a directory; give an ONNX model file"),
     ],
 )
 def test_first_word_names_no_file(tmp_path: Path, word: str, message: str) -> None:
-    assert onnxc(word, cwd=tmp_path, status=2).stderr == f"error: {message}\n"
+    assert onnxc(word, cwd=tmp_path, status=2).stderr == f"error{message}\n"
 
 
 def test_first_word_resembles_a_file(equal: Path) -> None:
     done = onnxc("equl.onnx", cwd=equal.parent, status=2)
-    assert done.stderr == "error: no such file: equl.onnx; did you mean equal.onnx?\n"
+    assert done.stderr == "error[ONNXC0101]: no such file: equl.onnx; did you mean equal.onnx?\n"
     done = onnxc("equl", cwd=equal.parent, status=2)
-    assert done.stderr == "error: no verb or file 'equl'; did you mean equal.onnx?\n"
+    assert done.stderr == "error[ONNXC0702]: no verb or file 'equl'; did you mean equal.onnx?\n"
     folder = equal.parent / "deep"
     folder.mkdir()
     done = onnxc("../equa.onnx", cwd=folder, status=2)
-    assert done.stderr == "error: no such file: ../equa.onnx; did you mean ../equal.onnx?\n"
+    message = "no such file: ../equa.onnx; did you mean ../equal.onnx?"
+    assert done.stderr == f"error[ONNXC0101]: {message}\n"
 
 
 @pytest.mark.parametrize("word", ["missing.onnx", "models/verify", "verify.onnx"])
 def test_missing_file_that_resembles_nothing(equal: Path, word: str) -> None:
     done = onnxc(word, cwd=equal.parent, status=2)
-    assert done.stderr == f"error: no such file: {word}\n"
+    assert done.stderr == f"error[ONNXC0101]: no such file: {word}\n"
 
 
 @pytest.mark.parametrize("words", [("./ops",), ("compile", "ops"), ("-q", "ops")])
@@ -117,7 +119,7 @@ def test_no_such_file(tmp_path: Path) -> None:
         ("-o", "a.c", "absent.onnx"),
     ):
         refused = onnxc(*words, cwd=tmp_path, status=2).stderr
-        assert refused == "error: no such file: absent.onnx\n"
+        assert refused == "error[ONNXC0101]: no such file: absent.onnx\n"
     assert names(tmp_path) == set()
 
 
@@ -160,7 +162,7 @@ def test_wrong_option(
     equal: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([str(equal), "-o", str(equal.parent / "m.c"), *words]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {message}")
+    assert uncoded(capsys.readouterr().err).startswith(f"error: {message}")
     assert names(equal.parent) == {"equal.onnx"}
 
 
@@ -176,7 +178,7 @@ def test_dump_after(equal: Path, name: str, capsys: pytest.CaptureFixture[str]) 
 def test_file_that_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "text.onnx").write_text("int main(void) { return 0; }\n")
     done = onnxc("text.onnx", cwd=tmp_path, status=1)
-    assert done.stderr.startswith("error: ")
+    assert done.stderr.startswith("error[ONNXC0104]: ")
     assert names(tmp_path) == {"text.onnx"}
 
 
@@ -189,7 +191,7 @@ def test_all_problems_at_once(tmp_path: Path) -> None:
     lines = onnxc("g.onnx", cwd=tmp_path, status=1).stderr.splitlines()
     assert len(lines) == 101
     assert all("(Foo" in line for line in lines[:100])
-    assert lines[100] == "error: and 30 more"
+    assert lines[100] == "and 30 more"
     assert names(tmp_path) == {"g.onnx"}
 
 
@@ -255,23 +257,23 @@ def test_verify_wrong_options(equal: Path) -> None:
     ("error", "status", "message"),
     [
         (KeyboardInterrupt(), 130, "\ninterrupted\n"),
-        (MemoryError(), 1, "error: out of memory\n"),
+        (MemoryError(), 1, "error[ONNXC0002]: out of memory\n"),
         (
             RecursionError("maximum recursion depth exceeded"),
-            1,
-            "error: internal error: the model nests too deeply; "
-            "this is a bug in onnxc, please report it (ONNXC_DEBUG=1 shows where)\n",
+            70,
+            "error[ONNXC0001]: internal error: the model nests too deeply; "
+            "this is a bug in onnxc, not in the model: please report it, with what --debug shows\n",
         ),
         (
             KeyError("x"),
-            1,
-            "error: internal error: KeyError: 'x'; "
-            "this is a bug in onnxc, please report it (ONNXC_DEBUG=1 shows where)\n",
+            70,
+            "error[ONNXC0001]: internal error: KeyError: 'x'; "
+            "this is a bug in onnxc, not in the model: please report it, with what --debug shows\n",
         ),
         (
-            ModelError([Problem("input 'x\x1b'", "is odd", "rename it")]),
+            ModelError([Problem(Kind.NAME_TAKEN, "input 'x\x1b'", "is odd", "rename it")]),
             1,
-            "error: input 'x\\x1b': is odd; rename it\n",
+            "error[ONNXC0203]: input 'x\\x1b': is odd; rename it\n",
         ),
     ],
 )
@@ -295,8 +297,12 @@ def test_traceback_on_request(
 ) -> None:
     monkeypatch.setattr(pipeline, "compile_model", raiser(KeyError("x")))
     monkeypatch.setenv("ONNXC_DEBUG", "1")
-    assert cli.main([str(equal), "-o", "-"]) == 1
+    assert cli.main([str(equal), "-o", "-"]) == 70
     assert capsys.readouterr().err.startswith("Traceback (most recent call last):\n")
+    monkeypatch.delenv("ONNXC_DEBUG")
+    assert cli.main([str(equal), "-o", "-", "--debug"]) == 70
+    assert capsys.readouterr().err.startswith("Traceback (most recent call last):\n")
+    assert os.environ.get("ONNXC_DEBUG", "") == ""
 
 
 def raiser(error: BaseException) -> Callable[..., None]:

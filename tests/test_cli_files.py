@@ -124,7 +124,8 @@ def test_standard_output_that_is_full(equal: Path, words: tuple[str, ...]) -> No
             [*COMMAND, *words], cwd=equal.parent, stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert done.returncode == 4
-    assert done.stderr == b"error: cannot write to standard output: No space left on device\n"
+    message = b"cannot write to standard output: No space left on device"
+    assert done.stderr == b"error[ONNXC0807]: " + message + b"\n"
 
 
 @pytest.mark.parametrize("closed", ["1", "2"])
@@ -143,7 +144,8 @@ def test_output_must_end_in_c(equal: Path) -> None:
         ("my net", "'my net.c'"),
     ):
         done = onnxc("equal.onnx", "-o", name, cwd=equal.parent, status=2)
-        assert done.stderr == f"error: '{name}' does not end in .c; write -o {proposal}\n"
+        message = f"'{name}' does not end in .c; write -o {proposal}"
+        assert done.stderr == f"error[ONNXC0704]: {message}\n"
     assert names(equal.parent) == {"equal.onnx"}
 
 
@@ -151,7 +153,7 @@ def test_output_must_end_in_c(equal: Path) -> None:
 def test_output_is_a_folder(equal: Path, name: str, proposal: str) -> None:
     (equal.parent / "out").mkdir()
     done = onnxc("equal.onnx", "-o", name, cwd=equal.parent, status=2)
-    assert done.stderr == f"error: '{name}' is a folder; write -o {proposal}\n"
+    assert done.stderr == f"error[ONNXC0704]: '{name}' is a folder; write -o {proposal}\n"
     assert names(equal.parent / "out") == set()
 
 
@@ -162,7 +164,7 @@ def test_output_that_no_include_can_name(equal: Path) -> None:
 
 def test_output_folder_is_missing(equal: Path) -> None:
     done = onnxc("equal.onnx", "-o", "no/m.c", cwd=equal.parent, status=4)
-    assert done.stderr == "error: there is no folder 'no' to write 'm.c' to\n"
+    assert done.stderr == "error[ONNXC0805]: there is no folder 'no' to write 'm.c' to\n"
 
 
 @pytest.mark.parametrize("suffix", [".c", ".h"])
@@ -171,7 +173,7 @@ def test_file_of_somebody_else(equal: Path, suffix: str) -> None:
     own.write_text("int mine;\n")
     done = onnxc("equal.onnx", cwd=equal.parent, status=4)
     assert done.stderr == (
-        f"error: 'equal{suffix}' was not written by onnxc; --force overwrites it\n"
+        f"error[ONNXC0806]: 'equal{suffix}' was not written by onnxc; --force overwrites it\n"
     )
     assert own.read_text() == "int mine;\n"
     assert names(equal.parent) == {"equal.onnx", own.name}
@@ -189,7 +191,7 @@ def test_folder_in_place_of_the_header(equal: Path) -> None:
 def test_model_is_never_overwritten(tmp_path: Path) -> None:
     before = save(EQUAL, tmp_path / "model.c").read_bytes()
     done = onnxc("model.c", "--force", cwd=tmp_path, status=2)
-    assert done.stderr == "error: 'model.c' is the model itself; choose another name\n"
+    assert done.stderr == "error[ONNXC0704]: 'model.c' is the model itself; choose another name\n"
     (tmp_path / "link.h").hardlink_to(tmp_path / "model.c")
     onnxc("model.c", "-o", "link.c", "--force", cwd=tmp_path, status=2)
     assert (tmp_path / "model.c").read_bytes() == before
@@ -244,7 +246,8 @@ def test_weights_of_somebody_else(tmp_path: Path) -> None:
     own = tmp_path / "m.bin"
     own.write_bytes(b"mine")
     done = onnxc("m.onnx", "--weights", "file", cwd=tmp_path, status=4)
-    assert done.stderr == "error: 'm.bin' was not written by onnxc; --force overwrites it\n"
+    message = "'m.bin' was not written by onnxc; --force overwrites it"
+    assert done.stderr == f"error[ONNXC0806]: {message}\n"
     assert (names(tmp_path), own.read_bytes()) == ({"m.onnx", "m.bin"}, b"mine")
     onnxc("m.onnx", cwd=tmp_path)
     assert own.read_bytes() == b"mine"
@@ -261,5 +264,5 @@ def test_a_model_without_constants_has_no_weights(equal: Path) -> None:
 def test_weights_in_a_file_need_a_file(equal: Path) -> None:
     done = onnxc("equal.onnx", "-o", "-", "--weights", "incbin", cwd=equal.parent, status=2)
     assert done.stderr == (
-        "error: --weights incbin writes several files; give -o OUT.c, not -o -\n"
+        "error[ONNXC0703]: --weights incbin writes several files; give -o OUT.c, not -o -\n"
     )

@@ -1,10 +1,12 @@
 """Each example runs as its README says: `make run`, in a copy of its folder."""
 
+import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.command_line import COMMAND, PYTHON
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 CROSS_TOOLS = ["arm-none-eabi-gcc", "arm-none-eabi-size", "qemu-system-arm"]
@@ -33,8 +35,8 @@ def make_run(name: str, folder: Path) -> str:
         "make",
         "--no-print-directory",
         "run",
-        f"PYTHON={sys.executable}",
-        f"ONNXC={sys.executable} -m onnxc",
+        f"PYTHON={PYTHON}",
+        f"ONNXC={shlex.join(COMMAND)}",
     ]
     result = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -56,7 +56,10 @@ def unsupported(tmp_path: Path) -> str:
     )
 
 
-def test_supported(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_supported(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
     lines = info(capsys, model).splitlines()
     assert lines[0] == f"{model}: IR version 8, ai.onnx 19; 4 nodes"
     assert lines[1:] == [
@@ -71,12 +74,17 @@ def test_supported(model: str, capsys: pytest.CaptureFixture[str]) -> None:
         "  RAM: inputs 24 bytes and 1 string, outputs 15 bytes, workspace 0 bytes",
         "  least workspace of any plan: 0 bytes; ratio 1.00",
         "  constants: 0 bytes",
+        "  stack: not known: gcc was not found",
         "unsupported operators: none",
     ]
 
 
-def test_supported_as_json(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_supported_as_json(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
     found: dict[str, Any] = json.loads(info(capsys, model, "--json"))
+    assert found.pop("stack") == {"reason": "gcc was not found"}
     assert found.pop("memory") == {
         "workspace_bytes": 0,
         "inputs_bytes": 24,
@@ -233,7 +241,19 @@ def test_sequences_and_optionals(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "optional(tensor(float))",
     ]
     assert found["memory"] is None
-    assert found["problems"]
+    assert found["problems"] == [
+        {
+            "code": "ONNXC0213",
+            "where": f"input '{name}'",
+            "fact": f"{kind}(tensor(float)) is not supported",
+            "operands": "",
+            "remedy": "only tensors are",
+        }
+        for name, kind in (("x", "seq"), ("o", "optional"))
+    ]
+    assert "problems:\n  ONNXC0213: input 'x': seq(tensor(float)) is not supported" in info(
+        capsys, path
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"int main(void);\n"])
@@ -243,4 +263,4 @@ def test_no_model(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[
     assert cli.main(["info", str(path)]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("error: ")
+    assert captured.err.startswith("error[ONNXC010")

@@ -334,7 +334,7 @@ def test_operator_that_is_not_supported(capsys: pytest.CaptureFixture[str]) -> N
 )
 def test_unknown(word: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ops", word]) == 2
-    assert capsys.readouterr() == ("", f"error: {message}\n")
+    assert capsys.readouterr() == ("", f"error[ONNXC0708]: {message}\n")
 
 
 @pytest.mark.parametrize(

@@ -258,8 +258,9 @@ def refused_types(operator: str) -> dict[str, str]:
             try:
                 evaluate_model(example_model(given, schema), given.given)
             except ModelError as error:
-                text = str(error.problems[0])
-                refused[dtype.name] = text.partition(": ")[2].partition(" (inputs ")[0]
+                problem = error.problems[0]
+                told = filter(None, (problem.fact, problem.remedy))
+                refused[dtype.name] = "; ".join(told)
     return refused
 
 

@@ -23,6 +23,7 @@ from onnx.helper import (
 )
 
 from onnxc.compiled import CompiledModel, compile
+from onnxc.diagnostics import Kind
 from onnxc.errors import ModelError, UsageError
 from onnxc.passes.bind import OpenDim, OpenDimsProblem, bind_dims, open_dims
 from onnxc.passes.load import load
@@ -97,7 +98,7 @@ class OnnxcBackend(Backend):
         another device than CPU.
         """
         if not cls.supports_device(device):
-            raise UsageError(f"device '{device}' is not supported; use 'CPU'")
+            raise UsageError(Kind.ARGUMENT, f"device '{device}' is not supported; use 'CPU'")
         dims, name = kwargs.get("dims"), kwargs.get("name")
         try:
             return OnnxcRep(compile(model, dims=dims, name=name))
@@ -133,10 +134,12 @@ class OnnxcBackend(Backend):
 def _size(dim: OpenDim, inputs: Mapping[str, Any]) -> int:
     """Raises UsageError where the input is missing or has no such axis."""
     if dim.input not in inputs:
-        raise UsageError(f"input '{dim.input}': missing")
+        raise UsageError(Kind.INPUT_ARRAYS, f"input '{dim.input}': missing")
     shape = np.shape(inputs[dim.input])
     if dim.axis >= len(shape):
-        raise UsageError(f"{dim.place} needs a size; the array has rank {len(shape)}")
+        raise UsageError(
+            Kind.INPUT_ARRAYS, f"{dim.place} needs a size; the array has rank {len(shape)}"
+        )
     return int(shape[dim.axis])
 
 
@@ -146,7 +149,8 @@ def _by_name(names: Sequence[str], inputs: Any) -> Mapping[str, Any]:
     values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
     if len(values) != len(names):
         raise UsageError(
-            f"{len(values)} inputs given; the model has {len(names)}: {', '.join(names)}"
+            Kind.INPUT_ARRAYS,
+            f"{len(values)} inputs given; the model has {len(names)}: {', '.join(names)}",
         )
     return dict(zip(names, values, strict=True))
 

@@ -1,4 +1,4 @@
-"""A checker of memory plans, for tests, for ONNXC_DEBUG=1 and for `onnxc info`.
+"""A checker of memory plans: every compilation ends with it, and `onnxc info` shows its bound.
 
 It shares no code with the passes whose work it proves: liveness and overlap are computed anew, by
 walking every step backwards with the set of what is still needed.

@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onnxc import output
-from onnxc.errors import ModelError, OnnxcError, ToolError, UsageError
+from onnxc.cli_verify import verify_command
+from onnxc.diagnostics import Kind
+from onnxc.errors import OnnxcError, Problem, ToolError, UsageError
 from onnxc.options import (
     check_exists,
     debug_help_option,
+    debug_option,
     dim_option,
     fix_option,
     json_option,
     model_argument,
     optimize_option,
+    portable_bits_option,
     target_option,
     version_option,
     weights_option,
@@ -35,8 +39,12 @@ from onnxc.report.text import printable, some
 if TYPE_CHECKING:
     from onnxc.pipeline import Compiled
 
-VALUES_DIFFER: Final = 3
+INTERNAL: Final = 70
+"""EX_SOFTWARE of sysexits.h."""
 INTERRUPTED: Final = 130
+LONGEST_LICENSE: Final = 200
+SPDX: Final = r"(X)( +(AND|OR|WITH) +(X))*".replace("X", r"\(*[A-Za-z0-9.:-]+\+?\)*")
+"""The form of a licence expression; whether there is such a licence is not asked."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Names in a model are any text; what the encoding lacks is shown as an escape.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        words = list(sys.argv[1:] if arguments is None else arguments)
         with commands.make_context("onnxc", words) as context:
             status: int = commands.invoke(context)
         return status
@@ -54,11 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return done.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "onnxc"
-        return _fail([_joined(error.format_message(), f"see {path} --help")], UsageError)
-    except ModelError as error:
-        return _fail(error.problems, ModelError)
+        text = _joined(error.format_message(), f"see {path} --help")
+        return _fail(UsageError(Kind.COMMAND_LINE, text))
     except OnnxcError as error:
-        return _fail([error], type(error))
+        return _fail(error)
     except BrokenPipeError:
         output.abandon_standard_output()
         return ToolError.exit_status
@@ -66,14 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("\ninterrupted")
         return INTERRUPTED
     except MemoryError:
-        return _fail(["out of memory"], OnnxcError)
+        return _fail(OnnxcError([Problem(Kind.OUT_OF_MEMORY, "", "out of memory")]))
     except RecursionError:
-        return _internal_error("the model nests too deeply")
+        return _internal_error("the model nests too deeply", words)
     except OSError as error:
         output.abandon_standard_output()
-        return _fail([error], ToolError)
+        return _fail(ToolError(Kind.SYSTEM_ERROR, str(error)))
     except Exception as error:
-        return _internal_error(f"{type(error).__name__}: {error}")
+        return _internal_error(f"{type(error).__name__}: {error}", words)
 
 
 def _say(text: str, end: str = "\n") -> None:
@@ -82,10 +89,10 @@ def _say(text: str, end: str = "\n") -> None:
         click.echo(f"{text}{end}", err=True, nl=False)
 
 
-def _fail(problems: Sequence[object], kind: type[OnnxcError]) -> int:
-    for line in some(problems):
-        _say(f"error: {line}")
-    return kind.exit_status
+def _fail(error: OnnxcError) -> int:
+    for line in some([f"error[{problem.code}]: {problem}" for problem in error.problems]):
+        _say(line)
+    return error.exit_status
 
 
 def _joined(fact: str, remedy: str) -> str:
@@ -96,11 +103,15 @@ def _joined(fact: str, remedy: str) -> str:
     return f"{fact}; {remedy}"
 
 
-def _internal_error(fact: str) -> int:
-    if os.environ.get("ONNXC_DEBUG") == "1":
+def _internal_error(fact: str, words: Sequence[str]) -> int:
+    """A fault of onnxc and not of the model, with a status of its own."""
+    debug = "--debug" in words or os.environ.get("ONNXC_DEBUG") == "1"
+    if debug:
         _say(traceback.format_exc().rstrip())
-    remedy = "this is a bug in onnxc, please report it (ONNXC_DEBUG=1 shows where)"
-    return _fail([f"internal error: {fact}; {remedy}"], OnnxcError)
+    remedy = "this is a bug in onnxc, not in the model: please report it"
+    remedy += "" if debug else ", with what --debug shows"
+    _fail(OnnxcError([Problem(Kind.INTERNAL_ERROR, "internal error", fact, remedy)]))
+    return INTERNAL
 
 
 class Commands(click.Group):
@@ -128,8 +139,10 @@ class Commands(click.Group):
 
 
 def _license(_: click.Context, __: click.Parameter, value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9.+:() -]{1,200}", value):
-        raise UsageError(f"--license {value}: not an SPDX licence expression, such as Apache-2.0")
+    if len(value) > LONGEST_LICENSE or not re.fullmatch(SPDX, value):
+        raise UsageError(
+            Kind.LICENSE, f"--license {value}: not an SPDX licence expression, such as Apache-2.0"
+        )
     return value
 
 
@@ -148,7 +161,8 @@ def commands() -> None:
     \b
     Exit status: 0 done; 1 the model is invalid or not supported; 2 wrong
     command line or no such file; 3 verify: values differ; 4 no C compiler,
-    it failed, or a file cannot be written; 130 interrupted.
+    it failed, or a file cannot be written; 70 a bug in onnxc; 130
+    interrupted. `onnxc explain CODE` says what an error means.
     """
 
 
@@ -176,11 +190,13 @@ def commands() -> None:
 )
 @target_option
 @optimize_option
+@portable_bits_option
 @weights_option
 @click.option("--force", is_flag=True, help="Overwrite files that onnxc did not write.")
 @click.option("-q", "quiet", is_flag=True, help="No summary.")
 @click.option("-v", "verbose", is_flag=True, help="Print each pass and kernel.")
 @click.option("--dump-after", metavar="PASS", hidden=True)
+@debug_option
 @debug_help_option
 def compile_command(
     model: Path,
@@ -191,6 +207,7 @@ def compile_command(
     license_: str,
     target: str,
     optimize: str,
+    portable_bits: bool,
     weights: str,
     force: bool,
     quiet: bool,
@@ -199,10 +216,13 @@ def compile_command(
 ) -> int:
     """Compile MODEL to a C source file and its header."""
     if quiet and verbose:
-        raise UsageError("-q and -v exclude each other")
+        raise UsageError(Kind.OPTIONS_CONFLICT, "-q and -v exclude each other")
     to_stdout = out == Path("-")
     if to_stdout and weights != "inline":
-        raise UsageError(f"--weights {weights} writes several files; give -o OUT.c, not -o -")
+        raise UsageError(
+            Kind.OPTIONS_CONFLICT,
+            f"--weights {weights} writes several files; give -o OUT.c, not -o -",
+        )
     paths = output.files(None if to_stdout else out, model.stem, weights=weights)
     if not to_stdout:
         output.check(paths, model, force)
@@ -223,6 +243,7 @@ def compile_command(
             license=license_,
             target=target,
             optimize=optimize,
+            portable_bits=portable_bits,
             weights=weights,
             observe=watch,
         )
@@ -234,6 +255,7 @@ def compile_command(
         files = "to standard output"
     else:
         files = output.listed(output.write_model(compiled, paths))
+    _warn(compiled, target)
     if not quiet:
         named = "" if name is not None else _why_named(compiled.name, paths[0].stem)
         _summarize(f"wrote {files}{named}", compiled)
@@ -244,7 +266,9 @@ def _check_pass(name: str, known: Iterable[str]) -> None:
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise UsageError(_joined(f"no pass '{name}'{hint}", f"the passes: {' '.join(known)}"))
+        raise UsageError(
+            Kind.UNKNOWN_PASS, _joined(f"no pass '{name}'{hint}", f"the passes: {' '.join(known)}")
+        )
 
 
 def _why_named(prefix: str, stem: str) -> str:
@@ -257,6 +281,13 @@ def _why_named(prefix: str, stem: str) -> str:
         reason = str(error).rpartition("; take ")[0]
         return f"; C names start with {prefix}_ ({reason})"
     return ""
+
+
+def _warn(compiled: Compiled, target: str) -> None:
+    from onnxc.report import memory
+
+    for problem in memory.warnings(compiled, target):
+        _say(f"warning[{problem.code}]: {problem}")
 
 
 def _summarize(files: str, compiled: Compiled) -> None:
@@ -305,85 +336,33 @@ class Watch:
             _say("\r\x1b[K", end="")
 
 
-@commands.command("verify")
-@model_argument
-@click.option(
-    "--source",
-    metavar="OUT.c",
-    type=click.Path(path_type=Path),
-    help="Check this C file, its header beside it. Default: compile MODEL for the check.",
-)
-@dim_option
-@fix_option
-@click.option(
-    "--inputs",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Values: an .npz, a .pb or a folder of input_N.pb. Default: random ones.",
-)
-@click.option(
-    "--against",
-    type=click.Choice(["auto", "onnxruntime", "reference", "both"]),
-    default="auto",
-    show_default=True,
-    help="What to compare with; auto is onnxruntime where it can run the model.",
-)
-@click.option("--exact", is_flag=True, help="Ask for the same bits.")
-@click.option("--rtol", type=click.FloatRange(min=0), metavar="R", help="Relative tolerance.")
-@click.option("--atol", type=click.FloatRange(min=0), metavar="A", help="Absolute tolerance.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Seed of the random values."
-)
-@json_option
-def verify_command(
-    model: Path,
-    source: Path | None,
-    dims: dict[str, int],
-    fix: dict[str, str],
-    inputs: Path | None,
-    against: str,
-    exact: bool,
-    rtol: float | None,
-    atol: float | None,
-    seed: int,
-    as_json: bool,
-) -> int:
-    """Run MODEL's C here and compare it with references."""
-    if exact and (rtol is not None or atol is not None):
-        raise UsageError("--exact excludes --rtol and --atol")
-
-    from onnxc.report import verification
-    from onnxc.verify import verify_model
-
-    result = verify_model(
-        model,
-        c_source=source,
-        dims=dims,
-        fix=fix,
-        inputs=inputs,
-        against=against,
-        exact=exact,
-        rtol=rtol,
-        atol=atol,
-        seed=seed,
-    )
-    found = json.dumps(result.to_json(), indent=2) if as_json else None
-    _print(found or "\n".join(verification.lines(result)))
-    if result.differs:
-        return VALUES_DIFFER
-    return 0 if result.complete else ToolError.exit_status
+commands.add_command(verify_command)
 
 
 @commands.command("info")
 @model_argument
 @dim_option
 @fix_option
+@target_option
+@optimize_option
+@portable_bits_option
 @json_option
-def info_command(model: Path, dims: dict[str, int], fix: dict[str, str], as_json: bool) -> int:
+@debug_option
+def info_command(
+    model: Path,
+    dims: dict[str, int],
+    fix: dict[str, str],
+    target: str,
+    optimize: str,
+    portable_bits: bool,
+    as_json: bool,
+) -> int:
     """Say what MODEL needs, and what of it is not supported."""
     from onnxc.report import info
 
-    found = info.gather(model, dims, fix)
+    found = info.gather(
+        model, dims, fix, target=target, optimize=optimize, portable_bits=portable_bits
+    )
     _print(json.dumps(found, indent=2) if as_json else "\n".join(info.lines(found)))
     return 0
 
@@ -395,7 +374,7 @@ def info_command(model: Path, dims: dict[str, int], fix: dict[str, str], as_json
 def ops_command(name: str | None, as_markdown: bool, as_json: bool) -> int:
     """List the supported operators, or print the page of one."""
     if as_markdown and as_json:
-        raise UsageError("--markdown and --json exclude each other")
+        raise UsageError(Kind.OPTIONS_CONFLICT, "--markdown and --json exclude each other")
 
     from onnxc.report import operators, page
 
@@ -412,6 +391,16 @@ def ops_command(name: str | None, as_markdown: bool, as_json: bool) -> int:
         _print(json.dumps(found, indent=2))
     else:
         _print(page.markdown(found) if as_markdown else page.terminal(found))
+    return 0
+
+
+@commands.command("explain")
+@click.argument("code", metavar="CODE")
+def explain_command(code: str) -> int:
+    """Say what an error code such as ONNXC0403 means, and what to do."""
+    from onnxc.report import explanation
+
+    _print(explanation.terminal(explanation.find(code)))
     return 0
 
 

@@ -15,11 +15,18 @@ import onnx
 
 from onnxc import arrays, library, output
 from onnxc.arrays import Memory
+from onnxc.diagnostics import Kind
 from onnxc.emit.weights import ALIGNMENT
-from onnxc.errors import ModelError, RunError, ToolError, UsageError
+from onnxc.errors import (
+    ModelError,
+    OptionError,
+    RunError,
+    ToolError,
+    UsageError,
+    WordedProblem,
+)
 from onnxc.names import check_model_name
-from onnxc.passes.bind import DimensionError, OpenDimsProblem
-from onnxc.passes.fix import Fix, FixError
+from onnxc.passes.fix import Fix
 from onnxc.pipeline import compile_model
 from onnxc.target import OPTIMIZE, TARGETS
 
@@ -37,15 +44,18 @@ def compile(
     name: str | None = None,
     target: str = "generic",
     optimize: str = "speed",
+    portable_bits: bool = False,
     weights: str = "inline",
 ) -> CompiledModel:
     """Compiles an ONNX file or an onnx.ModelProto to C.
 
     dims  sizes of open dimensions, by dimension name or "INPUT:AXIS"
-    fix   values of inputs that become constants, by name: one number each, which fills the input
+    fix   values of inputs that become constants, by name: one number, which fills the input, or
+          one for each element
     name  the C prefix; default: the file's stem, or "model"
     target    whom the fast kernels are for: "generic", "x86-64", "aarch64" or "cortex-m4"
     optimize  for "speed", or for "size": little code
+    portable_bits  whether float results have the same bits with every C compiler and processor
     weights  where constants stand: "inline" in the C, "incbin" or "file" in a file beside it
 
     The shared library is built on the first run. Raises UsageError (no such file, no model, a wrong
@@ -54,9 +64,13 @@ def compile(
     """
     source = _source(model)
     if dims is not None and not isinstance(dims, Mapping):
-        raise UsageError(f'dims={dims!r:.60}: give sizes by name, such as dims={{"batch": 1}}')
+        raise UsageError(
+            Kind.ARGUMENT, f'dims={dims!r:.60}: give sizes by name, such as dims={{"batch": 1}}'
+        )
     if fix is not None and not isinstance(fix, Mapping):
-        raise UsageError(f'fix={fix!r:.60}: give values by name, such as fix={{"rate": 16000}}')
+        raise UsageError(
+            Kind.ARGUMENT, f'fix={fix!r:.60}: give values by name, such as fix={{"rate": 16000}}'
+        )
     if name is not None:
         check_model_name(name)
     _check_choice("target", target, TARGETS)
@@ -70,33 +84,36 @@ def compile(
             name=name,
             target=target,
             optimize=optimize,
+            portable_bits=portable_bits,
             weights=weights,
         )
-    except (DimensionError, FixError) as error:
+    except OptionError as error:
         raise error.in_python() from None
     except ModelError as error:
-        problems = (p.in_python() if isinstance(p, OpenDimsProblem) else p for p in error.problems)
+        problems = (p.in_python() if isinstance(p, WordedProblem) else p for p in error.problems)
         raise ModelError(problems) from None
     return CompiledModel(compiled, source=source if isinstance(source, Path) else None)
 
 
 def _check_choice(name: str, value: object, known: Collection[str]) -> None:
     if value not in known:
-        raise UsageError(f"{name}={value!r:.60}: give one of {', '.join(known)}")
+        raise UsageError(Kind.ARGUMENT, f"{name}={value!r:.60}: give one of {', '.join(known)}")
 
 
 def _source(model: object) -> Path | onnx.ModelProto:
     """What compile_model takes. Raises UsageError for what is no model."""
     if isinstance(model, bytes | bytearray | memoryview):
         raise UsageError(
-            "the model is bytes; give a path or a message: onnx.load_model_from_string(model)"
+            Kind.ARGUMENT,
+            "the model is bytes; give a path or a message: onnx.load_model_from_string(model)",
         )
     if isinstance(model, str | os.PathLike):
         return Path(model)
     if isinstance(model, onnx.ModelProto):
         return model
     raise UsageError(
-        f"the model is of type {type(model).__name__}; give a path or an onnx.ModelProto"
+        Kind.ARGUMENT,
+        f"the model is of type {type(model).__name__}; give a path or an onnx.ModelProto",
     )
 
 
@@ -190,7 +207,7 @@ class CompiledModel:
         Raises UsageError with all that is wrong with the inputs, ToolError when the library cannot
         be built, RunError when the data made the run fail.
         """
-        _check(self.inputs, inputs, "input", arrays.mismatch)
+        check_inputs(self.inputs, inputs)
         read = [arrays.to_memory(i, inputs[i.name]) for i in self.inputs]
         written = {o.name: arrays.new_memory(o) for o in self._written}
         self._caller([*read, *written.values()])()
@@ -229,7 +246,9 @@ class CompiledModel:
             function = getattr(built.lib, f"{self.name}_run")
         except AttributeError:  # a user's own file
             place = self._c_file or built.path
-            raise ToolError(f"{place} has no function {self.name}_run") from None
+            raise ToolError(
+                Kind.LIBRARY_UNUSABLE, f"{place} has no function {self.name}_run"
+            ) from None
         workspace = _aligned(self.workspace_size, self.compiled.workspace_alignment)
         types = ffi.typeof(function).args
         if len(types) == len(memories) + 2:
@@ -241,7 +260,7 @@ class CompiledModel:
         def call() -> None:
             status = function(*pointers)
             if status:
-                raise RunError(_status_text(kept[0], status))
+                raise RunError(Kind.RUN_STATUS, _status_text(kept[0], status))
 
         return call
 
@@ -258,14 +277,17 @@ class CompiledModel:
         else:
             path = self._c_file.with_suffix(".bin")
             if not path.is_file():
-                raise UsageError(f"no such file: {path}")
+                raise UsageError(Kind.NO_SUCH_FILE, f"no such file: {path}")
             stored = path.read_bytes()
         memory = _aligned(len(stored), ALIGNMENT)
         memory.data[: len(stored)] = np.frombuffer(stored, np.uint8)
         built = self.build()
         check = getattr(built.lib, f"{self.name}_weights_check")
         if check(built.ffi.cast("const void *", memory.address), len(stored)):
-            raise UsageError(f"'{path}' is not the file that was written with '{self._c_file}'")
+            raise UsageError(
+                Kind.WRONG_WEIGHTS,
+                f"'{path}' is not the file that was written with '{self._c_file}'",
+            )
         return memory
 
 
@@ -280,6 +302,11 @@ def _status_text(built: library.Library, status: int) -> str:
     return f"the run returned status {status} ({names.get(status, 'unknown')})"
 
 
+def check_inputs(interfaces: Sequence[Interface], values: Mapping[str, Any]) -> None:
+    """Raises UsageError with all that is wrong with the inputs of a run."""
+    _check(interfaces, values, "input", arrays.mismatch)
+
+
 def _check(
     interfaces: Sequence[Interface],
     values: Mapping[str, Any],
@@ -290,8 +317,9 @@ def _check(
     if not isinstance(values, Mapping):
         names = ", ".join(f"{interface.name!r}: ..." for interface in interfaces)
         raise UsageError(
+            Kind.INPUT_ARRAYS,
             f"the {role}s must be a dictionary of arrays by name, {{{names}}},"
-            f" not {type(values).__name__}"
+            f" not {type(values).__name__}",
         )
     known = {interface.name: interface for interface in interfaces}
     problems = [
@@ -305,7 +333,7 @@ def _check(
         elif fact := mismatch(interface, values[name]):
             problems.append(f"{role} '{name}': {fact}")
     if problems:
-        raise UsageError("\n".join(problems))
+        raise UsageError(Kind.INPUT_ARRAYS, *problems)
 
 
 def _bind_mismatch(interface: Interface, value: object) -> str:
@@ -340,4 +368,4 @@ def _check_apart(inputs: Mapping[str, NDArray[Any]], outputs: Mapping[str, NDArr
         ]
         others.append((f"output '{name}'", array))
     if problems:
-        raise UsageError("\n".join(problems))
+        raise UsageError(Kind.ARRAYS_OVERLAP, *problems)

@@ -156,7 +156,8 @@ class Memory:
         inputs = [self.get(buffer) for buffer in step.inputs]
         results, status = ROUTINES[step.name].evaluate(step, inputs)
         for buffer, array in zip(step.outputs, results, strict=True):
-            self.put(buffer, np.asarray(array, numpy_dtype(buffer.dtype)))
+            with np.errstate(all="ignore"):  # as it is rounded to the output's type
+                self.put(buffer, np.asarray(array, numpy_dtype(buffer.dtype)))
         self.status = self.status or Status(status)
 
     def store(self, step: Loops, *, across: bool) -> None:

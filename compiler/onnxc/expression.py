@@ -287,8 +287,8 @@ class Fold(Expr):
 
     Of float and double, and of integers of 8 bits or more, which wrap; a NaN stays. The order
     of a float sum is summation.py's; a long one carries the rounding errors along, unless a hint
-    says that it is a sum of products: "contraction" or "convolution". The hint "numbers" of a
-    max or min leaves NaNs out, and the sign of a zero open.
+    says that it is a sum of products: "contraction", "convolution", or summation.IN_ORDER. The hint
+    "numbers" of a max or min leaves NaNs out, and the sign of a zero open.
     """
 
     operation: str

@@ -238,6 +238,20 @@ class Rows:
 Step: TypeAlias = Loops | Micro | Routine | Branch | Repeat | Rows
 
 
+@dataclass(frozen=True)
+class Placed:
+    """How the elements of a value lie in a buffer of another shape, by dimensions of the value.
+
+    shape   of the value
+    order   its dimensions from the outermost to the innermost, as the buffer has them
+    begin   how much padding the buffer has before each of them
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    begin: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """Steps in order, and what they work on.
@@ -248,6 +262,8 @@ class Program:
                elements are the result
     offsets    bytes from the start of the workspace, set by plan_memory
     target     whom the tuned kernels are for; without one there are none
+    placed     the buffers that hold a value in another layout, set by layout
+    held       the name and shape of the value that a buffer without a name holds in the end
     """
 
     inputs: tuple[Buffer, ...] = ()
@@ -258,6 +274,8 @@ class Program:
     offsets: Mapping[Buffer, int] = field(default_factory=dict)
     workspace_size: int = 0
     target: Target | None = None
+    placed: Mapping[Buffer, Placed] = field(default_factory=dict)
+    held: Mapping[Buffer, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
 
     @property
     def written(self) -> tuple[Buffer, ...]:

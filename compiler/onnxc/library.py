@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cffi import FFI, CDefError, FFIError
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import ToolError, UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def build_file(source: Path) -> Library:
     """
     for path in (source, source.with_suffix(".h")):
         if not path.is_file():
-            raise UsageError(f"no such file: {path}")
+            raise UsageError(Kind.NO_SUCH_FILE, f"no such file: {path}")
     with _cache() as cache, _scratch(cache) as scratch:
         return _build(cache, scratch, source.absolute())
 
@@ -105,12 +106,17 @@ def _build(cache: Path, scratch: Path, source: Path) -> Library:
         return cached
     entry = _compile(cache, scratch, source, compiler)
     if _digests(source) != digests:
-        raise ToolError(f"{source} or its header changed while it was being compiled; try again")
+        raise ToolError(
+            Kind.SOURCE_CHANGED,
+            f"{source.name} or its header changed while it was being compiled; try again",
+        )
     _write_entry(cache / f"{key}.json", scratch, entry)
     try:
         return _open(cache, entry)
     except (OSError, CDefError, FFIError) as error:
-        raise ToolError(f"the library built from {source.name} cannot be loaded: {error}") from None
+        raise ToolError(
+            Kind.LIBRARY_UNUSABLE, f"the library built from {source.name} cannot be loaded: {error}"
+        ) from None
 
 
 def _compile(cache: Path, scratch: Path, source: Path, compiler: Compiler) -> dict[str, str]:
@@ -122,7 +128,10 @@ def _compile(cache: Path, scratch: Path, source: Path, compiler: Compiler) -> di
         flags += ["-Xassembler", "-I", "-Xassembler", str(source.parent)]
     _run((*command, *flags, str(source), "-lm"), source)
     if not built.is_file():
-        raise ToolError(f"the C compiler '{shlex.join(command)}' made no library of {source.name}")
+        raise ToolError(
+            Kind.COMPILER_FAILED,
+            f"the C compiler '{shlex.join(command)}' made no library of {source.name}",
+        )
     cdef = _run((*command, "-E", "-P", "-DONNXC_CFFI", "-x", "c", str(header)), header)
     digest = _digest(built)
     built.replace(cache / f"{digest}.so")
@@ -155,11 +164,14 @@ def _find_compiler(cache: Path) -> Compiler:
         command = tuple(shlex.split(os.environ.get("CC", "")) or ["cc"])
         extra = tuple(shlex.split(os.environ.get("ONNXC_CFLAGS", "")))
     except ValueError as error:
-        raise ToolError(f"CC or ONNXC_CFLAGS is not a command line: {error}") from None
+        raise ToolError(
+            Kind.COMPILER_OPTIONS, f"CC or ONNXC_CFLAGS is not a command line: {error}"
+        ) from None
     if shutil.which(command[0]) is None:
         raise ToolError(
+            Kind.NO_COMPILER,
             f"no C compiler: '{command[0]}' was not found; install gcc or clang, or set the"
-            " environment variable CC to one"
+            " environment variable CC to one",
         )
     files = [(word, _file_state(word)) for word in command]
     key = _key(CACHE_FORMAT, files, _processor())
@@ -214,9 +226,10 @@ def _run(command: Sequence[str], source: Path) -> str:
     if len(lines) > len(shown):
         shown.append(f"... and {len(lines) - len(shown)} more lines")
     raise ToolError(
+        Kind.COMPILER_FAILED,
         f"the C compiler failed on {source.name} with status {done.returncode}; set the environment"
-        f" variable CC to use another, ONNXC_CFLAGS to change its flags\n"
-        f"$ {shlex.join(command)}\n" + "\n".join(shown)
+        " variable CC to use another, ONNXC_CFLAGS to change its flags",
+        said="\n".join([f"$ {shlex.join(command)}", *shown]),
     )
 
 
@@ -232,8 +245,9 @@ def _start(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         )
     except OSError as error:
         raise ToolError(
+            Kind.NO_COMPILER,
             f"the C compiler '{command[0]}' cannot be started: {error.strerror}; set the"
-            " environment variable CC to another"
+            " environment variable CC to another",
         ) from None
 
 
@@ -243,14 +257,17 @@ def _cache() -> Iterator[Path]:
     try:
         cache = cache_directory()
     except RuntimeError:
-        raise ToolError("no home directory to cache libraries in; set ONNXC_CACHE_DIR") from None
+        raise ToolError(
+            Kind.CACHE_FOLDER, "no home directory to cache libraries in; set ONNXC_CACHE_DIR"
+        ) from None
     try:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         yield cache
     except OSError as error:
         raise ToolError(
+            Kind.CACHE_FOLDER,
             f"cannot write to the cache directory {cache}: {error.strerror or error}; make room or"
-            " set ONNXC_CACHE_DIR to a directory that you can write"
+            " set ONNXC_CACHE_DIR to a directory that you can write",
         ) from error
 
 

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import UsageError
 
 LONGEST_IDENTIFIER: Final = 48
@@ -165,7 +166,7 @@ def check_model_name(name: str) -> None:
         fact = f"is longer than {LONGEST_IDENTIFIER} characters"
     else:
         fact = "has two underscores in a row or one at the end, which C++ reserves"
-    raise UsageError(f"the name '{comment_text(name)}' {fact}; take '{proposal}'")
+    raise UsageError(Kind.MODEL_NAME, f"the name '{comment_text(name)}' {fact}; take '{proposal}'")
 
 
 class Names:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from onnx import defs
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BY_CODE, FLOAT, ElementType
 from onnxc.errors import RefusalError
 from onnxc.evaluate import constant_value
@@ -184,9 +185,14 @@ def call(
     """
     formal = operator.inputs
     if len(inputs) > len(formal) and not operator.variadic:
-        raise RefusalError(f"has {len(inputs)} inputs of which {len(formal)} are supported")
+        raise RefusalError(
+            Kind.PART_NOT_SUPPORTED,
+            f"has {len(inputs)} inputs of which {len(formal)} are supported",
+        )
     if operator.variadic and None in inputs:
-        raise RefusalError(f"input {list(inputs).index(None)} is left out", "remove it")
+        raise RefusalError(
+            Kind.OPERAND_LEFT_OUT, f"input {list(inputs).index(None)} is left out", "remove it"
+        )
     bound: list[Tensor | Ints | Floats | None] = list(inputs)
     bound += [None] * (len(formal) - operator.variadic - len(inputs))
     for position, needed in operator.constant_inputs.items():
@@ -202,7 +208,10 @@ def call(
     results = result if isinstance(result, tuple) else (result,)
     wanted = [value for value in node.outputs if value.name]
     if any(value.name for value in node.outputs[len(results) :]):
-        raise RefusalError(f"has {len(wanted)} outputs of which {len(results)} are supported")
+        raise RefusalError(
+            Kind.PART_NOT_SUPPORTED,
+            f"has {len(wanted)} outputs of which {len(results)} are supported",
+        )
     pairs = zip(node.outputs, results, strict=False)
     return [(value, _rounded(result, value)) for value, result in pairs if value.name]
 
@@ -241,5 +250,5 @@ def _constant_input(
         return tuple(map(number, known.reshape(-1)))
     if needed:
         fact = f"input {name} must be known at compile time"
-        raise RefusalError(fact, "make it an initializer")
+        raise RefusalError(Kind.CONSTANT_REQUIRED, fact, "make it an initializer")
     return tensor

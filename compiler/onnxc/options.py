@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from onnxc import __version__, output
+from onnxc.diagnostics import Kind
 from onnxc.errors import UsageError
 from onnxc.target import OPTIMIZE, TARGETS
 
@@ -20,7 +21,8 @@ For those who work on onnxc itself:
   --dump-after PASS  of compile: prints the model as it is after that pass to
                      standard error. Passes:
                      {passes}
-  ONNXC_DEBUG=1      in the environment: an internal error shows its traceback."""
+  --debug            checks the model between passes; an internal error shows
+                     its traceback. ONNXC_DEBUG=1 in the environment does it, too."""
 
 
 def _meant(word: str, known: Iterable[str]) -> str:
@@ -37,8 +39,10 @@ def check_exists(word: str, verbs: Iterable[str] = ()) -> None:
         return
     models = [str(path.parent / near.name) for near in path.parent.glob("*.onnx")]
     if not verbs or word.endswith(".onnx") or os.sep in word:
-        raise UsageError(f"no such file: {word}{_meant(word, models)}")
-    raise UsageError(f"no verb or file '{word}'{_meant(word, [*verbs, *models])}")
+        raise UsageError(Kind.NO_SUCH_FILE, f"no such file: {word}{_meant(word, models)}")
+    raise UsageError(
+        Kind.UNKNOWN_VERB, f"no verb or file '{word}'{_meant(word, [*verbs, *models])}"
+    )
 
 
 def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -58,17 +62,33 @@ def _print_debug_help(context: click.Context, _: click.Parameter, asked: bool) -
         context.exit()
 
 
+def _set_debug(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Sets ONNXC_DEBUG until the command is done."""
+    before = os.environ.get("ONNXC_DEBUG")
+    if asked and before != "1":
+        os.environ["ONNXC_DEBUG"] = "1"
+        context.call_on_close(lambda: os.environ.update(ONNXC_DEBUG=before or ""))
+
+
 def _dimensions(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
     """KEY=N options as a mapping; whether the model has such dimensions is for bind to say."""
     found: dict[str, int] = {}
     for value in values:
         key, _equals, number = value.rpartition("=")
         if re.fullmatch(r"[0-9]*\.\.[0-9]*", number):
-            raise UsageError(f"--dim {value}: ranges are not supported yet; give one number")
+            raise UsageError(
+                Kind.DIMENSION_RANGE,
+                f"--dim {value}: ranges are not supported yet; give one number",
+            )
         if not key or not re.fullmatch(r"[0-9]{1,19}", number):
-            raise UsageError(f"--dim {value}: write KEY=N with a number N of 0 or more")
+            raise UsageError(
+                Kind.DIMENSION_SIZE, f"--dim {value}: write KEY=N with a number N of 0 or more"
+            )
         if found.setdefault(key, int(number)) != int(number):
-            raise UsageError(f"--dim {key} is given twice: {found[key]} and {int(number)}")
+            raise UsageError(
+                Kind.DIMENSION_CONFLICT,
+                f"--dim {key} is given twice: {found[key]} and {int(number)}",
+            )
     return found
 
 
@@ -78,9 +98,14 @@ def _fixed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> di
     for value in values:
         name, _equals, text = value.rpartition("=")
         if not name or not text:
-            raise UsageError(f"--fix {value}: write NAME=VALUE with one number or true or false")
+            raise UsageError(
+                Kind.FIX_VALUE,
+                f"--fix {value}: write NAME=VALUE with a number, true or false, or several: 1,3,2",
+            )
         if found.setdefault(name, text) != text:
-            raise UsageError(f"--fix {name} is given twice: {found[name]} and {text}")
+            raise UsageError(
+                Kind.FIX_CONFLICT, f"--fix {name} is given twice: {found[name]} and {text}"
+            )
     return found
 
 
@@ -96,6 +121,9 @@ version_option = click.option(
     expose_value=False,
     callback=_print_version,
     help="Print the version and exit.",
+)
+debug_option = click.option(
+    "--debug", is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=_set_debug
 )
 debug_help_option = click.option(
     "--help-debug",
@@ -118,7 +146,8 @@ fix_option = click.option(
     multiple=True,
     metavar="NAME=VALUE",
     callback=_fixed,
-    help="Make an input a constant, filled with one value. Repeatable.",
+    help="Make an input a constant: one value fills it, or one for each element, as in 1,3,2. "
+    "Repeatable.",
 )
 weights_option = click.option(
     "--weights",
@@ -141,6 +170,11 @@ optimize_option = click.option(
     default="speed",
     show_default=True,
     help="Fast code, or little code.",
+)
+portable_bits_option = click.option(
+    "--portable-bits",
+    is_flag=True,
+    help="Float results of the same bits with every compiler and on every processor; slower.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 model_argument = click.argument("model", type=click.Path(path_type=Path), callback=_model)

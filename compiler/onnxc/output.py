@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import ToolError, UsageError
 
 if TYPE_CHECKING:
@@ -45,9 +46,13 @@ def files(
         else:
             name = f"{source.stem.strip('.') or 'model'}.c"
             fact, proposal = "does not end in .c", source.with_name(name)
-        raise UsageError(f"'{source}' {fact}; write {option}{shlex.quote(str(proposal))}")
+        raise UsageError(
+            Kind.OUTPUT_NAME, f"'{source}' {fact}; write {option}{shlex.quote(str(proposal))}"
+        )
     if _NOT_INCLUDABLE.search(source.stem):
-        raise UsageError(f"'{source}' cannot stand in an #include; choose another name")
+        raise UsageError(
+            Kind.OUTPUT_NAME, f"'{source}' cannot stand in an #include; choose another name"
+        )
     suffixes = (".h",) if weights == "inline" else (".h", ".bin")
     return source, *map(source.with_suffix, suffixes)
 
@@ -62,16 +67,20 @@ def check(
     """
     folder = paths[0].parent
     if not folder.is_dir():
-        raise ToolError(f"there is no folder '{folder}' to write '{paths[0].name}' to")
+        raise ToolError(
+            Kind.CANNOT_WRITE, f"there is no folder '{folder}' to write '{paths[0].name}' to"
+        )
     for path in paths:
         if model is not None and _same(path, model):
-            raise UsageError(f"'{path}' is the model itself; choose another name")
+            raise UsageError(Kind.OUTPUT_NAME, f"'{path}' is the model itself; choose another name")
         if not path.exists():
             continue
         if not path.is_file():
-            raise ToolError(f"'{path}' exists and is not a file")
+            raise ToolError(Kind.CANNOT_WRITE, f"'{path}' exists and is not a file")
         if not force and not _has_banner(path):
-            raise ToolError(f"'{path}' was not written by onnxc; {option} overwrites it")
+            raise ToolError(
+                Kind.FILE_NOT_OURS, f"'{path}' was not written by onnxc; {option} overwrites it"
+            )
 
 
 def _same(path: Path, model: Path) -> bool:
@@ -88,7 +97,7 @@ def _has_banner(path: Path) -> bool:
             return start.startswith(MAGIC) if path.suffix == ".bin" else BANNER in start
     except OSError as error:
         raise ToolError(
-            f"cannot read '{path}', which is to be replaced: {error.strerror}"
+            Kind.CANNOT_WRITE, f"cannot read '{path}', which is to be replaced: {error.strerror}"
         ) from error
 
 
@@ -131,7 +140,7 @@ def write(writers: Mapping[Path, Writer]) -> None:
             temporary.replace(path)
     except OSError as error:
         names = "' and '".join(map(str, writers))
-        raise ToolError(f"cannot write '{names}': {error.strerror}") from error
+        raise ToolError(Kind.CANNOT_WRITE, f"cannot write '{names}': {error.strerror}") from error
     finally:
         for temporary in moves:
             # Only what was not moved is still there; why it could not be is raised already.
@@ -148,7 +157,7 @@ def standard_output() -> Iterator[TextIO]:
     """Standard output to write to: flushed at the end. Raises ToolError, and BrokenPipeError."""
     stream = sys.stdout
     if stream is None:
-        raise ToolError("standard output is closed")
+        raise ToolError(Kind.STANDARD_OUTPUT, "standard output is closed")
     try:
         yield stream
         stream.flush()
@@ -156,7 +165,9 @@ def standard_output() -> Iterator[TextIO]:
         raise
     except OSError as error:
         abandon_standard_output()
-        raise ToolError(f"cannot write to standard output: {error.strerror}") from error
+        raise ToolError(
+            Kind.STANDARD_OUTPUT, f"cannot write to standard output: {error.strerror}"
+        ) from error
 
 
 def abandon_standard_output() -> None:

@@ -16,18 +16,20 @@ import onnxc
 from onnxc import evaluate
 from onnxc.check import check_program
 from onnxc.check_plan import check_plan
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import ElementType
 from onnxc.dump import dump
 from onnxc.emit.interface import Banner, Port
 from onnxc.emit.module import Module, TextSink, emit
 from onnxc.emit.weights import ByteSink
-from onnxc.errors import UsageError
+from onnxc.errors import ModelError, UsageError
 from onnxc.kernel import Program
 from onnxc.names import check_model_name, comment_text, model_name
 from onnxc.passes.bind import bind_dims
 from onnxc.passes.check_graph import check_graph
 from onnxc.passes.choose import choose
 from onnxc.passes.fix import Fix, fix_inputs
+from onnxc.passes.fix import text as fix_text
 from onnxc.passes.fuse_bands import fuse_bands
 from onnxc.passes.fuse_rows import fuse_rows
 from onnxc.passes.infer import infer
@@ -37,7 +39,9 @@ from onnxc.passes.load import load
 from onnxc.passes.lower import lower
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory
+from onnxc.passes.propose import improved
 from onnxc.passes.simplify import simplify
+from onnxc.passes.split_axes import split_axes
 from onnxc.passes.widen_rows import widen_rows
 from onnxc.target import target_of
 
@@ -49,6 +53,7 @@ PROGRAM_PASSES: Final[tuple[Callable[[Program], Program], ...]] = (
     layout,
     choose,
     fuse_bands,
+    split_axes,
     merge_axes,
     widen_rows,
     fuse_rows,
@@ -155,6 +160,7 @@ def compile_model(
     plain: bool = False,
     target: str = "generic",
     optimize: str = "speed",
+    portable_bits: bool = False,
     weights: str = "inline",
     observe: Observe | None = None,
 ) -> Compiled:
@@ -167,10 +173,11 @@ def compile_model(
     target    whom it is for, a name of target.TARGETS
     optimize  for what, one of target.OPTIMIZE: fast code, or little code
     weights   where constants stand, one of output.WEIGHTS: in the C or in a file beside it
+    portable_bits   whether float results have the same bits with every compiler and processor
     observe   is called with the name of each pass and what it left
 
-    With ONNXC_DEBUG=1 in the environment a checker follows every pass; what it raises is a fault
-    of onnxc.
+    The memory plan is proved by a checker of its own (check_plan.py); with ONNXC_DEBUG=1 in the
+    environment another one follows every pass. What they raise is a fault of onnxc.
     """
     if name is not None:
         check_model_name(name)
@@ -182,12 +189,16 @@ def compile_model(
     fixed = fix_inputs(model, fix or {})
     shown("load", model)
     for graph_pass in GRAPH_PASSES:
-        graph_pass(model)
+        try:
+            graph_pass(model)
+        except ModelError as error:
+            raise improved(error, source, dims or {}, fix or {}) from None
         shown(graph_pass.__name__, model)
         if debug:
             check_graph(model, simplified=graph_pass is simplify)
     program = lower(model, plain=plain)
-    program = replace(program, target=None if plain else target_of(target, optimize))
+    wanted = target_of(target, optimize, portable=portable_bits)
+    program = replace(program, target=None if plain else wanted)
     shown("lower", program)
     if debug:
         check_program(program)
@@ -196,12 +207,12 @@ def compile_model(
         shown(program_pass.__name__, program)
         if debug:
             check_program(program)
-    if debug:
-        check_plan(program)
+    check_plan(program)
     options = [f"--dim {key}={value}" for key, value in (dims or {}).items()]
-    options += [f"--fix {key}={value}" for key, value in (fix or {}).items()]
+    options += [f"--fix {key}={fix_text(value)}" for key, value in (fix or {}).items()]
     options += [f"--target {target}"] if target != "generic" else []
     options += [f"--optimize {optimize}"] if optimize != "speed" else []
+    options += ["--portable-bits"] if portable_bits else []
     options += [f"--weights {weights}"] if weights != "inline" else []
     banner = Banner(
         name=model_name(stem) if name is None else name,
@@ -253,7 +264,7 @@ def evaluate_model(
     compiled = compile_model(source)
     program = compiled.program
     if missing := [b.name for b in program.inputs if b.name not in inputs]:
-        raise UsageError(f"no value for input {', '.join(missing)}")
+        raise UsageError(Kind.INPUT_ARRAYS, f"no value for input {', '.join(missing)}")
     results = evaluate.run(program, {b: inputs[b.name] for b in program.inputs})
     named = zip(compiled.outputs, program.outputs, strict=True)
     return {interface.name: results[buffer] for interface, buffer in named}

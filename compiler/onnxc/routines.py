@@ -27,6 +27,7 @@ class RoutineKind:
     evaluate  the outputs from the inputs, shaped and unpacked, and a status
     inputs    the names of the C function's parameters, in the order of the Routine's buffers; the
               last may be left out
+    vectors   whether its loops are worth a function for each variant of the target
 
     A template whose body declares `unsigned flags = 0;` makes the function return the status in it.
     """
@@ -35,6 +36,7 @@ class RoutineKind:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     scratch: tuple[str, ...] = ()
+    vectors: bool = False
 
 
 def _cumulated(routine: Routine, inputs: Sequence[Any]) -> tuple[Sequence[Any], Status]:
@@ -228,7 +230,7 @@ def sides(shape: Sequence[int], position: int) -> tuple[tuple[str, int], ...]:
 
 ROUTINES: Final[dict[str, RoutineKind]] = {
     "border": RoutineKind(_border, (), ("y",)),
-    "cumulate": RoutineKind(_cumulated, ("x",), ("y",)),
+    "cumulate": RoutineKind(_cumulated, ("x",), ("y",), vectors=True),
     "determinant": RoutineKind(_determinants, ("x",), ("y",), ("rows",)),
     "top_k": RoutineKind(_top_k, ("x",), ("indices",), ("heap",)),
     "non_zero": RoutineKind(_non_zero, ("x",), ("y", "shape")),

@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from onnxc.expression import Axis, Expr, Fold, Load, static
+from onnxc.expression import Axis, Fold, Load, static
 from onnxc.kernel import Loops
-from onnxc.traversal import walk
+from onnxc.traversal import axes_read, walk
 
 PLAIN: Final = 16
 """So many terms a lane adds at most without their rounding errors."""
@@ -28,6 +28,8 @@ SHORT: Final = 16
 """Loops of fewer iterations are not worth lanes of their own."""
 FEWEST: Final = 4
 """Outputs that are worth to be folded side by side."""
+IN_ORDER: Final = "products in order"
+"""The hint of a sum in the order of its loops, whatever their lengths."""
 LONGEST_STEP: Final = 4
 """Elements between the operands of neighbouring outputs, of which most are of use to others."""
 
@@ -68,6 +70,8 @@ def summation(fold: Fold, *, across: bool) -> Summation:
 
 def fold_lanes(fold: Fold) -> int:
     """In how many lanes a fold along its own axes runs: a power of two."""
+    if fold.hint == IN_ORDER:
+        return 1
     last = static(fold.axes[-1].extent)
     widest = WIDEST // fold.dtype.size
     if last >= 2 * widest:
@@ -90,7 +94,9 @@ def runs_across(loops: Loops) -> bool:
 def _walks(fold: Fold, axis: Axis) -> bool:
     """Whether neighbours along `axis` fold neighbouring elements, and nothing folds twice."""
     loads = [node for node in walk(fold.value) if isinstance(node, Load)]
-    if any(isinstance(node, Fold) for node in walk(fold.value)) or any(map(_is_scattered, loads)):
+    if any(isinstance(node, Fold) for node in walk(fold.value)):
+        return False
+    if any(_is_scattered(load, axis) for load in loads):
         return False
     steps = {abs(static(load.flat.stride(axis))) for load in loads}
     if not steps - {0}:
@@ -99,5 +105,7 @@ def _walks(fold: Fold, axis: Axis) -> bool:
     return max(steps) <= (LONGEST_STEP if short else 1)
 
 
-def _is_scattered(node: Expr) -> bool:
-    return isinstance(node, Load) and (node.buffer.packed or bool(node.flat.dynamic))
+def _is_scattered(load: Load, axis: Axis) -> bool:
+    """Whether neighbours along `axis` may be read from anywhere, or bit by bit."""
+    dynamic = load.flat.dynamic
+    return load.buffer.packed or any(axis in axes_read(place) for place, _ in dynamic)

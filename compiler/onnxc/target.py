@@ -38,6 +38,7 @@ class Target:
     whole     to how many the last panel is rounded up
     halo      whether padding is stored around what convolutions read
     small     whether little code is wanted before fast code
+    portable  whether float results have the same bits whatever compiles and runs the C
     """
 
     name: str
@@ -46,6 +47,7 @@ class Target:
     whole: int
     halo: bool = True
     small: bool = False
+    portable: bool = False
 
     @property
     def dispatches(self) -> bool:
@@ -69,9 +71,9 @@ TARGETS: Final = {
 OPTIMIZE: Final = ("speed", "size")
 
 
-def target_of(name: str, optimize: str = "speed") -> Target:
+def target_of(name: str, optimize: str = "speed", *, portable: bool = False) -> Target:
     """The target of a name in TARGETS; for size with the kernels of the base alone."""
-    target = TARGETS[name]
+    target = replace(TARGETS[name], portable=portable)
     if optimize == "speed":
         return target
     return replace(target, variants=target.variants[-1:], small=True)

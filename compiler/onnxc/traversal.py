@@ -68,7 +68,12 @@ def map_indices(
 
     def changed(index: Index) -> Index:
         out = change(Index(index.const, index.terms))
-        return out + Index(0, (), tuple((new[e], s) for e, s in index.dynamic))
+        for expr, stride in index.dynamic:
+            part = new[expr]
+            out = (
+                out + (part.index if isinstance(part, At) else Index(0, (), ((part, 1),))) * stride
+            )
+        return out
 
     def rebuilt(node: Expr) -> Expr:
         if nodes and node in nodes:

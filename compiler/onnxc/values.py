@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BY_CODE, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import Buffer
@@ -20,7 +21,7 @@ def element_type_of(dtype: ir.DataType) -> ElementType:
     """Raises RefusalError for a type that onnxc does not have."""
     found = BY_CODE.get(int(dtype))
     if found is None:
-        raise RefusalError(f"element type {dtype.name.lower()} is not supported")
+        raise RefusalError(Kind.ELEMENT_TYPE, f"element type {dtype.name.lower()} is not supported")
     return found
 
 

@@ -116,6 +116,20 @@ def test_large_constants_are_images(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "unsigned char bytes[2][4]" in constant(w, "w").declaration
 
 
+@pytest.mark.parametrize("count", [1, 4, 15, 16, 33, 256])
+def test_an_image_has_each_byte_in_its_row(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Written several rows at once, as one by one."""
+    monkeypatch.setattr(literals, "IMAGE_FROM", 1)
+    monkeypatch.setattr(literals, "ROW", 8)
+    monkeypatch.setattr(literals, "ROWS_AT_ONCE", 3)
+    w = of("uint8", *range(256)[-count:])
+    size = constant(w, "w").row
+    values = bytes(range(256)[-count:])
+    rows = [values[start : start + size] for start in range(0, count, size)]
+    characters = ["".join(one("string", bytes([c])).split('"')[1] for c in row) for row in rows]
+    assert text(w) == "{{\n" + "".join(f'    "{row}",\n' for row in characters) + "}}"
+
+
 @given(st.sampled_from(ELEMENT_TYPES), st.integers(0, 40))
 def test_pieces_are_never_large(dtype: ElementType, count: int) -> None:
     w = Buffer("w", (count,), dtype, "constant", any_bits(dtype, count))

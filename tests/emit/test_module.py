@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from onnxc.emit.text import wrapped
-from onnxc.expression import Axis, Checked, Status, along, at, compare, load
-from onnxc.kernel import Origin, Program
+from onnxc.expression import Axis, Checked, Status, along, apply, at, compare, load
+from onnxc.kernel import Loops, Origin, Program
 from onnxc.names import model_name
 from onnxc.pipeline import Compiled, compile_model
+from onnxc.target import TARGETS
 from tests.kernels.programs import BOOL, FLOAT, INT64, buffer, const, emitted, over
 from tests.portable_models import LARGE_CONSTANTS, models
 
@@ -107,6 +108,19 @@ def test_wrapping_changes_blanks_only(depth: int, parts: list[str]) -> None:
     assert all(part.startswith(" " * (4 * depth + 8)) for part in rest)
 
 
+def test_lines_in_deep_loops_fit() -> None:
+    subscript = "a[i * 867 + j * 289 + m * 17 + n + i5 * -34 + i6 * -1 + 1]"
+    call = "(int32_t)((uint32_t)onnxc_int32_of_float(onnxc_floor_float(v0)) + (uint32_t)i6)"
+    for line in (f"{' ' * 36}sum0 += {subscript} * b[k];", f"{' ' * 40}y[i] = f({call}, 0);"):
+        assert max(map(len, wrapped(line).splitlines())) <= 100
+
+
+def test_long_names_of_functions_fit() -> None:
+    name = "transpose_mat_mul_add_1_1x20_single_part_avx512"
+    line = f"static ONNXC_TUNED_AVX512 void {name}(const double *restrict x, int32_t n)"
+    assert max(map(len, wrapped(line).splitlines())) <= 100
+
+
 def test_wrapping_keeps_strings_whole() -> None:
     line = "    y[i] = f(a[i], (onnxc_string){" + '"' + "a, b " * 30 + '", 150});'
     assert '"' + "a, b " * 30 + '"' in wrapped(line)
@@ -152,6 +166,32 @@ def test_a_status_is_asked_for_only_where_one_can_arise() -> None:
     assert "status" not in emitted(plain).body.replace("onnxc_status", "")
     checked = Checked(INT64, at(along(i)), const(True, BOOL), Status.DIVISION_BY_ZERO)
     assert "onnxc_first(status, " in emitted(Program((), (y,), (over(y, checked, i),))).body
+
+
+def test_clang_fuses_products_in_functions_that_only_such_kernels_call() -> None:
+    """gcc fuses them where it inlines the functions into such kernels."""
+    x, y = buffer("x", "input", FLOAT, 4096), buffer("y", "output", FLOAT, 4096)
+    z, i = buffer("z", "output", FLOAT, 4096), Axis(4096)
+    value = load(x, [along(i)])
+    fused = over(y, apply("erf", value), i)
+    exact = over(z, apply("exp", value) * value + value * value, i)
+
+    def functions(*steps: Loops) -> tuple[set[str], set[str]]:
+        """What is outside of the part with fused products, and inside."""
+        outputs = tuple(step.out for step in steps)
+        program = Program((x,), outputs, steps, target=TARGETS["generic"])
+        outside, _, rest = emitted(program).c_source.partition("#pragma STDC FP_CONTRACT ON")
+        inside, _, after = rest.partition("#pragma STDC FP_CONTRACT OFF")
+        defined = re.compile(r"^static ONNXC_INLINE float onnxc_(\w+)_float\(", re.MULTILINE)
+        return set(defined.findall(outside + after)), set(defined.findall(inside))
+
+    outside, inside = functions(fused)
+    assert (outside, "erf" in inside, "exp_rest" in inside) == (set(), True, True)
+    outside, inside = functions(fused, exact)
+    assert {"exp", "exp_rest"} <= outside
+    assert "erf" in inside
+    outside, inside = functions(exact)
+    assert ("exp" in outside, inside) == (True, set())
 
 
 def test_indices_are_as_wide_as_they_must_be() -> None:

@@ -108,7 +108,7 @@ def test_the_bits_of_the_functions_of_floats(
 
 
 @pytest.mark.parametrize("name", ["sin", "pow"])
-def test_branches_are_refused(name: str) -> None:
-    """What a vector cannot compute lane by lane is no function of vectors."""
+def test_branches_and_doubles_are_refused(name: str) -> None:
+    """What a vector of floats cannot compute lane by lane is no function of vectors."""
     with pytest.raises(ValueError, match="has a branch"):
         vector_functions([name])

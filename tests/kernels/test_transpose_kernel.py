@@ -24,6 +24,8 @@ TURNED: Final[list[Case]] = [
     ((3, 17, 31), (0, 2, 1)),
     ((16, 5, 3, 21), (1, 3, 2, 0)),
     ((2, 20, 3, 19), (0, 2, 3, 1)),
+    # Bands of columns, the last one narrower.
+    ((35, 2, 300), (2, 1, 0)),
 ]
 OTHERS: Final[list[Case]] = [
     ((20, 7, 64), (1, 0, 2)),

@@ -20,6 +20,7 @@ from onnx import helper, numpy_helper
 import onnxc
 from onnxc.kernel import Micro
 from onnxc.pipeline import compile_model
+from onnxc.tuned import contraction
 from tests.kernels.variants import require_processor
 from tests.models import float_network
 
@@ -70,6 +71,13 @@ CONVOLUTIONS = {
         8, 8, (12, 16), (5, 5), pads=(2, 2, 2, 2), group=8
     ),
     "depthwise, dilated": Convolution(16, 16, (12, 12), (3, 3), (1, 1), (2, 2, 2, 2), (2, 2), 16),
+    "depthwise, rows as they lie": Convolution(5, 5, (9, 43), (3, 3), pads=(1, 1, 1, 1), group=5),
+    "depthwise, dilated rows, two images": Convolution(
+        3, 3, (12, 70), (2, 3), (2, 1), (2, 2, 2, 2), (2, 2), 3, 2
+    ),
+    "depthwise, rows of one vector": Convolution(6, 6, (8, 18), (3, 3), group=6),
+    "1x1, planes as they lie": Convolution(20, 48, (6, 18), (1, 1)),
+    "1x1, two images, few filters": Convolution(12, 3, (5, 31), (1, 1), batch=2),
     "depthwise in one dimension": Convolution(17, 17, (50,), (3,), (1,), (1, 1), (1,), 17),
 }
 
@@ -168,6 +176,14 @@ def test_convolution(
 
 
 @pytest.mark.parametrize("build", ["avx2", "sse2", "dispatch"])
+@pytest.mark.parametrize("name", ["depthwise, dilated rows, two images"])
+def test_rows_in_other_builds(
+    name: str, build: str, tool: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_convolution(name, build, tool, monkeypatch)
+
+
+@pytest.mark.parametrize("build", ["avx2", "sse2", "dispatch"])
 @pytest.mark.parametrize(
     "name", ["3x3, by Winograd, odd channels", "3x3 to ten channels", "depthwise 3x3, stride 2"]
 )
@@ -202,6 +218,9 @@ def check_convolution(name: str, build: str, tool: Callable[[str], str], patch: 
         ("two images", "contraction"),
         ("in one dimension", "contraction"),
         ("depthwise 3x3", "depthwise"),
+        ("depthwise, rows as they lie", "rowwise"),
+        ("depthwise, rows of one vector", "rowwise"),
+        ("1x1, planes as they lie", "contraction"),
         ("depthwise, dilated", "depthwise"),
     ],
 )
@@ -241,6 +260,137 @@ def test_matrix_product(
     values = {"a": a} if constant else {"a": a, "b": b}
     actual = compiled(source, build, tool, monkeypatch).run(values)["y"]
     assert_within(actual, wanted, magnitude, left[-1])
+
+
+@pytest.mark.parametrize("build", ["avx512", "avx2", "sse2", "scalar"])
+@pytest.mark.parametrize(
+    ("left", "right", "constant"),
+    [
+        ((40, 24), (24, 37), True),
+        ((40, 24), (24, 37), False),
+        ((3, 48), (48, 32), False),
+        ((2, 30, 16), (2, 16, 5), False),
+    ],
+)
+def test_matrix_product_of_doubles(
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+    constant: bool,
+    build: str,
+    tool: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """(a b - 3) * c, of which the tuned kernel stores the result."""
+    rng = np.random.default_rng(left)
+    a, b = (rng.standard_normal(shape) for shape in (left, right))
+    c = rng.standard_normal(right[-1])
+    product = a.astype(np.longdouble) @ b
+    wanted = (product - 3) * c
+    nodes = [
+        helper.make_node("MatMul", ["a", "b"], ["m"]),
+        helper.make_node("Sub", ["m", "three"], ["s"]),
+        helper.make_node("Mul", ["s", "c"], ["y"]),
+    ]
+    given = {"a": a} if constant else {"a": a, "b": b}
+    constants = {"three": np.array(3.0), "c": c, **({"b": b} if constant else {})}
+    graph = helper.make_graph(
+        nodes,
+        "doubles",
+        [
+            helper.make_tensor_value_info(n, onnx.TensorProto.DOUBLE, v.shape)
+            for n, v in given.items()
+        ],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.DOUBLE, wanted.shape)],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    source = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 22)])
+    assert kernels(source) == {"contraction"}
+    actual = compiled(source, build, tool, monkeypatch).run(given)["y"]
+    magnitude = (np.abs(a).astype(np.longdouble) @ np.abs(b) + 3) * np.abs(c)
+    assert (np.abs(actual - wanted) <= (left[-1] + 8) * 2.0**-53 * magnitude).all()
+
+
+@pytest.mark.parametrize("left", [(30, 24), (28, 40)])
+@pytest.mark.parametrize("columns", [1, 3, 16, 40, 71])
+def test_panels_of_a_run_time_operand_are_copied_together(
+    left: tuple[int, int], columns: int
+) -> None:
+    """Short rows too, and last panels that are not whole: zeros stand for what is not there."""
+    rng = np.random.default_rng(columns)
+    a, b = (rng.integers(-4, 5, shape) for shape in (left, (left[1], columns)))
+    node = helper.make_node("MatMul", ["a", "b"], ["y"])
+    source = float_network([node], {"a": a.shape, "b": b.shape}, (left[0], columns), {})
+    (step,) = compile_model(source).program.steps
+    if isinstance(step, Micro) and step.name == "contraction":
+        assert step.parameters.copied
+    given = {"a": a.astype(np.float32), "b": b.astype(np.float32)}
+    np.testing.assert_array_equal(onnxc.compile(source).run(given)["y"], a @ b)
+
+
+@pytest.mark.parametrize("target", ["generic", "aarch64", "cortex-m4"])
+@pytest.mark.parametrize("element", ["FLOAT", "DOUBLE"])
+def test_copied_panels_have_room(element: str, target: str) -> None:
+    """In every variant, those of doubles without vectors too, which are two columns wide."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["a", "b"], ["y"])],
+        "g",
+        [
+            helper.make_tensor_value_info(name, onnx.TensorProto.DataType.Value(element), shape)
+            for name, shape in (("a", (28, 40)), ("b", (40, 33)))
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+    )
+    model = onnx.shape_inference.infer_shapes(helper.make_model(graph, ir_version=10))
+    (step,) = compile_model(model, target=target).program.steps
+    assert isinstance(step, Micro)
+    assert step.parameters.copied
+    (panels,) = step.scratch
+    assert panels.shape[0] * panels.shape[2] >= 34
+
+
+@pytest.mark.parametrize("columns", [1, 2, 9])
+def test_copied_panels_take_at_most_twice_the_operand(columns: int) -> None:
+    node = helper.make_node("MatMul", ["a", "b"], ["y"])
+    shapes = {"a": (32, 20_000), "b": (20_000, columns)}
+    program = compile_model(float_network([node], shapes, (32, columns), {})).program
+    assert program.workspace_size <= 2 * 20_000 * columns * 4
+
+
+def test_no_tuned_kernel_for_offsets_beyond_int32() -> None:
+    node = helper.make_node("MatMul", ["a", "b"], ["y"])
+    shape = (40, 8000, 8000)
+    source = float_network([node], {"a": shape, "b": shape}, shape, {})
+    assert not kernels(source)
+
+
+@pytest.mark.parametrize("few", [0, 1 << 18])
+def test_rows_in_spans_give_the_same_sums(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where what is read is more than the cache holds: a product, and a convolution by rows."""
+    monkeypatch.setattr(contraction, "FEW", few)
+    monkeypatch.setattr(contraction, "NARROW", 1 << 12)
+    monkeypatch.setattr(contraction, "SPAN", 1 << 12)
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-4, 5, shape) for shape in ((101, 48), (48, 70)))
+    node = helper.make_node("MatMul", ["a", "b"], ["y"])
+    for constant in (True, False):
+        inputs = {"a": a.shape} if constant else {"a": a.shape, "b": b.shape}
+        source = float_network([node], inputs, (101, 70), {"b": b} if constant else {})
+        values = {"a": a, "b": b}
+        given = {name: values[name].astype(np.float32) for name in inputs}
+        model = onnxc.compile(source)
+        assert "int32_t first" in model.c_source
+        np.testing.assert_array_equal(model.run(given)["y"], a @ b)
+    case = Convolution(8, 40, (31, 20), (3, 3), (2, 2), (1, 1, 1, 1))
+    source = convolution_model(case, rng)
+    model = onnxc.compile(source)
+    assert "int32_t first" in model.c_source
+    constants = {t.name: numpy_helper.to_array(t) for t in source.graph.initializer}
+    x, r = rng.standard_normal((1, 8, 31, 20)), rng.standard_normal((1, 40, 16, 10))
+    x, r = x.astype(np.float32), r.astype(np.float32)
+    bias = constants["b"].reshape(-1, 1, 1).astype(np.float64)
+    wanted = convolved(x, constants["w"], case) + bias + r
+    magnitude = convolved(np.abs(x), np.abs(constants["w"]), case) + np.abs(bias) + np.abs(r)
+    assert_within(model.run({"x": x, "r": r})["y"], np.maximum(wanted, 0), magnitude, 72)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4])

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from onnxc.compiled import CompiledModel
+from onnxc.kernel import Loops, every_step
+from onnxc.ops import attention_blocks
 from onnxc.pipeline import compile_model, evaluate_model
 from tests.models import Array, refusal
 from tests.ops.attention_reference import attention
@@ -113,6 +115,76 @@ def test_float_masks_of_every_rank() -> None:
         add(batch, [*HEADS, mask])
         add(batch, [*HEADS, np.where(flags(*shape), mask, -np.inf).astype(np.float32)])
     batch.check_within(0, NEAR)
+
+
+@pytest.fixture
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of at most three queries, whatever the size, where nobody asks for the scores."""
+    monkeypatch.setattr(attention_blocks, "ROWS", 3)
+    monkeypatch.setattr(attention_blocks, "LEAST_SCORES", 1)
+    monkeypatch.setattr(attention_blocks, "LEAST_SIZE", 1)
+
+
+def blocked(batch: NodeBatch, inputs: Sequence[Array | None], **attributes: Any) -> None:
+    """A node of seven queries that shows Y alone, packed too."""
+    q, k, v, *others = inputs
+    assert q is not None
+    assert k is not None
+    assert v is not None
+    y = attention(q, k, v, *others, **attributes).y.astype(np.float32)
+    batch.add_node("Attention", inputs, [y], **attributes)
+    if len(others) < 2:
+        counts = {"q_num_heads": q.shape[1], "kv_num_heads": k.shape[1]}
+        wide = [packed(x) for x in (q, k, v)]
+        batch.add_node("Attention", [*wide, *others], [packed(y)], **counts, **attributes)
+
+
+@pytest.mark.usefixtures("in_blocks")
+def test_blocks_of_queries_give_the_same() -> None:
+    """The last of which begins earlier; every mask and window is that of the whole."""
+    batch = NodeBatch()
+    for q_heads, kv_heads in ((2, 2), (4, 2), (3, 1)):
+        blocked(batch, heads_of(q_heads, kv_heads, 7, 6))
+    seven = heads_of(4, 2, 7, 6)
+    for attributes in ({"is_causal": 1}, {"left_window_size": 2}, {"softcap": 1.5, "scale": -0.5}):
+        blocked(batch, [*seven, flags(2, 4, 7, 6)], **attributes)
+        blocked(batch, [*seven, some(4, 7, 5)], **attributes)
+    past = [some(2, 2, 4, 3, seed=5), some(2, 2, 4, 4, seed=6)]
+    blocked(batch, [*seven, None, *past], is_causal=1)
+    blocked(batch, [*seven, None, None, None, np.array([5, 2], np.int64)], is_causal=1)
+    program = compile_model(batch.model()).program
+    assert any("a block" in step.role for step in every_step(program) if isinstance(step, Loops))
+    batch.check_within(0, NEAR)
+
+
+LARGE = [np.zeros((1, 1, 7, 2)), np.zeros((1, 1, 5, 2)), np.full((1, 1, 5, 2), 3e38)]
+
+
+def test_values_that_only_their_sum_would_overflow() -> None:
+    batch = NodeBatch()
+    blocked(batch, [x.astype(np.float32) for x in LARGE])
+    batch.check_within(4)
+
+
+@pytest.mark.usefixtures("in_blocks")
+def test_values_that_only_their_sum_would_overflow_in_blocks() -> None:
+    batch = NodeBatch()
+    blocked(batch, [x.astype(np.float32) for x in LARGE])
+    batch.check_within(4)
+
+
+@pytest.mark.usefixtures("in_blocks")
+def test_a_masked_row_of_a_block_gives_zeros() -> None:
+    """Though a value is infinite, which makes a NaN of every other row: 0 times infinity."""
+    q, k, v = heads_of(1, 1, 7, 6)
+    mask = np.tile(np.arange(6) > 0, (7, 1))
+    mask[4] = False
+    v[:, :, 0] = np.inf
+    wanted = np.full((2, 1, 7, 4), np.nan, np.float32)
+    wanted[:, :, 4] = 0
+    batch = NodeBatch()
+    batch.add_node("Attention", [q, k, v, mask], [wanted])
+    batch.check_within(0)
 
 
 def test_the_past_comes_first() -> None:

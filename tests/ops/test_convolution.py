@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from onnxc.dtypes import BY_NAME
 from onnxc.errors import RefusalError
-from onnxc.ops.convolution import causal_conv_with_state, conv, conv_transpose, deform_conv
+from onnxc.ops.convolution import causal_conv_with_state, conv, conv_transpose
+from onnxc.ops.deformable import deform_conv
 from onnxc.tensor import Tensor, constant
 from tests.models import Array, Batch
 from tests.ops.node_batch import NodeBatch
@@ -253,6 +254,17 @@ def test_conv_transpose(dtype: str) -> None:
     batch.check()
 
 
+def test_conv_transpose_by_a_filter_that_is_not_finite() -> None:
+    """What a tap does not reach has no part in it: zero around the input is not multiplied."""
+    x, w = whole(1, 2, 3), positive(2, 1, 3)
+    w[0, 0, 0] = np.inf
+    y = transposed(x, w, [1], [1], [0], [5])
+    assert np.isfinite(y[..., 3:]).all()
+    batch = Batch()
+    batch.add("ConvTranspose", [x, w], y, constants=[1])
+    batch.check()
+
+
 @settings(max_examples=60)
 @given(st.lists(dimension, min_size=1, max_size=2), groups)
 def test_any_conv_transpose(dimensions: list[dict[str, int]], sizes: tuple[int, int, int]) -> None:
@@ -377,6 +389,17 @@ def test_offsets_of_any_bits_are_safe() -> None:
     offset[0, 0] = [[np.inf, -np.inf], [3e38, -1e10]]
     batch = NodeBatch()
     batch.add_node("DeformConv", [x, w, offset], [np.zeros((1, 1, 2, 2), np.float32)])
+    batch.check_within(0)
+
+
+def test_a_corner_without_weight_may_be_infinite() -> None:
+    """Neither one outside, for which another is read, nor one beside a whole position."""
+    x = np.array([1, np.inf, 2], np.float32).reshape(1, 1, 3)
+    w = np.ones((1, 1, 1), np.float32)
+    offset = np.array([0, 1, 5], np.float32).reshape(1, 1, 3)
+    wanted = np.array([1, 2, 0], np.float32).reshape(1, 1, 3)
+    batch = NodeBatch()
+    batch.add_node("DeformConv", [x, w, offset], [wanted])
     batch.check_within(0)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from onnxc.dtypes import BY_NAME, numpy_dtype
-from onnxc.pipeline import evaluate_model
+from onnxc.pipeline import compile_model, evaluate_model
 from tests.models import Array, any_bits, refusal
 from tests.ops.node_batch import NodeBatch
 from tests.ops.run_time import allowed_types, assert_status, check_fused_and_plain, one_node
@@ -162,6 +162,19 @@ def test_pow() -> None:
     batch.add("Pow", [base, exponent], np.array(wanted, np.int32))
     batch.add("Pow", [np.array([9, 2]), floats(0.5, 0.5)], np.array([3, 1]))
     batch.check_within(0)
+
+
+def test_small_constant_powers_are_products() -> None:
+    """They wrap, and keep NaN and the sign of a zero, as powers do."""
+    batch = NodeBatch()
+    x, whole = floats(1.1, -3, -0.0, 1e30, INF, -INF, NAN), np.array([3, -7, 2**20], np.int32)
+    for power in (1, 2, 3):
+        exponent = [floats(power), np.array(power)]
+        with np.errstate(over="ignore"):
+            batch.add_node("Pow", [x, exponent[0]], [x**power], constants=[1])
+            batch.add_node("Pow", [whole, exponent[1]], [whole**power], constants=[1])
+    assert "onnxc_pow" not in compile_model(batch.model()).c_source
+    batch.check_within(1)
 
 
 def test_shifts() -> None:

@@ -112,6 +112,18 @@ def test_roi_align(mode: str, coordinates: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("channels", [1, 3, 8])
+def test_many_channels_are_sampled_side_by_side(mode: str, channels: int) -> None:
+    x = images(2, channels, 4, 5)
+    attributes: dict[str, Any] = {"mode": mode, "sampling_ratio": 2}
+    wanted = aligned(x, ROIS, IMAGES, 3, 2, **attributes).astype(F)
+    batch = one_node(
+        "RoiAlign", [x, ROIS, IMAGES], wanted, output_height=3, output_width=2, **attributes
+    )
+    batch.check_within(8, atol=3e-6)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
 def test_roi_align_of_one_element(mode: str) -> None:
     x = np.full((1, 1, 1, 1), -3, F)
     rois = np.array([[0, 0, 1, 1], [-1, -1, 2, 2]], F)

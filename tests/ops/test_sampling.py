@@ -8,9 +8,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 from onnxc.dtypes import numpy_dtype
+from onnxc.pipeline import compile_model
 from tests.models import Array, any_bits
 from tests.ops.node_batch import NodeBatch
 from tests.ops.run_time import allowed_types, assert_refused, assert_status, one_node
@@ -156,6 +158,16 @@ def test_what_has_no_weight_may_be_infinite() -> None:
     batch.check()
 
 
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_outside_is_zero_beside_infinite_elements(mode: str, channels: int) -> None:
+    """What is read in place of an element outside does not count."""
+    x = np.full((1, channels, 2, 2), INF, np.float32)
+    grid = np.array([[-4, 0], [0, 4], [9, -9]], np.float32).reshape(1, 3, 1, 2)
+    wanted = np.zeros((1, channels, 3, 1), np.float32)
+    one_node("GridSample", [x, grid], wanted, mode=mode).check()
+
+
 @pytest.mark.parametrize("dtype", allowed_types("GridSample", "T1"), ids=str)
 def test_nearest_of_every_type(dtype: Any) -> None:
     x = any_bits(dtype, 1, 1, 3)
@@ -232,3 +244,13 @@ def test_affine_grid_checks_its_size() -> None:
         [np.zeros((1, 2, 3), np.float32), np.array([1, 77, 4, 5])],
         wanted,
     ).check()
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 16])
+def test_tables_take_at_most_twice_the_result(channels: int) -> None:
+    """Besides the positions, two doubles each."""
+    source = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 20]>
+        g (float[1, {channels}, 9, 9] x, float[1, 30, 30, 2] grid)
+            => (float[1, {channels}, 30, 30] y) {{ y = GridSample(x, grid) }}""")
+    most = 2 * channels * 900 * 4 + 2 * 900 * 8 + 256
+    assert compile_model(source).workspace_size <= most

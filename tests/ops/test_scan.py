@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -119,6 +120,28 @@ def test_long_sums_keep_their_digits() -> None:
     batch = NodeBatch()
     batch.add_node("CumSum", [x, axis_of(0)], [exact.astype(np.float32)], constants=[1])
     batch.check_within(1)
+
+
+@pytest.mark.parametrize("shape", [(37, 75), (16, 160), (3, 40, 50), (2, 3, 1100), (5000,)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_sums_side_by_side_have_the_bits_of_one(shape: tuple[int, ...], dtype: Any) -> None:
+    """Rows by blocks, the last of which is short, or columns; a sum of floats is of two parts."""
+    x = (np.random.default_rng(2).standard_normal(shape) * 1000).astype(dtype)
+    flat = x.reshape(-1)
+    if dtype is not np.int64:
+        flat[40], flat[1000], flat[2000] = 3e37, INF, NAN
+    batch = NodeBatch()
+    for axis, (exclusive, reverse) in itertools.product(
+        range(len(shape)), itertools.product((0, 1), repeat=2)
+    ):
+        attributes = {"exclusive": exclusive, "reverse": reverse}
+        batch.add_node("CumSum", [x, axis_of(axis)], [x], constants=[1], **attributes)
+    source = batch.model()
+    compiled = compile_model(source)
+    assert "ONNXC_VARIANT(cumulate_0)" in compiled.c_source
+    found, wanted = CompiledModel(compiled).run(batch.given), evaluate_model(source, batch.given)
+    for name, array in found.items():
+        assert np.array_equal(array, wanted[name], equal_nan=dtype is not np.int64), name
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

@@ -106,6 +106,18 @@ def test_top_k_of_long_rows_with_many_equal_elements() -> None:
     batch.check()
 
 
+def test_top_k_of_long_rows_with_nans_and_both_zeros() -> None:
+    generator = np.random.default_rng(2)
+    values = np.array([-1, -0.0, 0.0, 1, INF, -INF, NAN], np.float32)
+    batch = NodeBatch()
+    for k, largest in itertools.product((1, 16, 17), (0, 1)):
+        x = generator.choice(values, (3, 131))
+        x[1] = NAN
+        x[2, 40:] = generator.standard_normal(91)
+        top_k(batch, x, k, *first(x, k, largest=largest), largest=largest)
+    batch.check()
+
+
 def test_top_k_reads_k_at_run_time() -> None:
     x = floats([3, 1, 2], [4, 6, 5])
     wanted = (floats([3, 2], [6, 5]), integers([0, 2], [1, 2]))

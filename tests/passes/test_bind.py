@@ -10,6 +10,7 @@ from onnxc.passes.bind import (
     DimensionError,
     OpenDim,
     OpenDimsProblem,
+    argument,
     bind_dims,
     open_dims,
     open_dims_problem,
@@ -156,3 +157,7 @@ def test_the_same_for_python(model: ir.Model) -> None:
     assert str(caught.value.in_python()).splitlines()[1] == (
         "dims['M'] = -1: a size must be an integer of 0 or more"
     )
+
+
+def test_an_argument_shows_names_as_they_are() -> None:
+    assert argument({"größe": 2, 'a"b': 3}) == 'dims={"größe": 2, "a\\"b": 3}'

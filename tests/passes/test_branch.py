@@ -76,7 +76,10 @@ def test_the_branch_taken_stands_in_its_place(taken: bool, wanted: list[float]) 
 
 def test_an_unknown_condition_is_not_supported_yet() -> None:
     (line,) = problems(chosen([choice(NEGATE, SCALE, "y")], None, "y"))
-    assert line == "node 'if' (If-21): the operator is not supported yet; see `onnxc ops`"
+    assert line == (
+        "node 'if' (If-21): the condition 'c' is known at run time only, and one branch can be "
+        "compiled; make it a constant of the model, or export the model without the If"
+    )
 
 
 def test_names_stay_unique() -> None:

@@ -19,7 +19,7 @@ from onnxc.passes.fix import Fix, FixError, fix_inputs, options
 from onnxc.passes.load import load
 from onnxc.values import values_of
 from tests.command_line import onnxc as command
-from tests.command_line import save
+from tests.command_line import save, uncoded
 from tests.models import model
 
 RATES = """
@@ -78,6 +78,35 @@ def test_a_value_is_read_by_the_type_of_the_input(dtype: int, value: Fix, wanted
 
 def test_one_value_fills_the_input() -> None:
     assert fixed(TensorProto.INT32, [2, "N"], 7, N=3).tolist() == [[7] * 3] * 2
+
+
+@pytest.mark.parametrize("value", ["1,2,3,4", [1, 2, 3, 4], (1, "2", 3, 4), [[1, 2], [3, 4]]])
+def test_one_value_for_each_element(value: Fix) -> None:
+    assert fixed(TensorProto.INT64, [2, 2], value).tolist() == [[1, 2], [3, 4]]
+
+
+def test_an_array_of_values() -> None:
+    array = np.array([[0.5, -1.0]], np.float32)
+    assert fixed(TensorProto.FLOAT, [1, 2], array).tolist() == [[0.5, -1.0]]
+    assert options({"x": array}) == "--fix x=0.5,-1.0"
+
+
+@pytest.mark.parametrize(
+    ("value", "fact"),
+    [
+        (
+            "1,2,3",
+            "3 values where int64[2][2] has 4: give one, which fills it, or as many",
+        ),
+        ([], "0 values where int64[2][2] has 4: give one, which fills it, or as many"),
+        ([[1, 2], [3]], "not values of type int64"),
+        ("1,,2,3", "not a value of type int64"),
+    ],
+)
+def test_values_that_do_not_fit(value: Fix, fact: str) -> None:
+    with pytest.raises(FixError) as caught:
+        fixed(TensorProto.INT64, [2, 2], value)
+    assert str(caught.value).endswith(f": {fact}")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +173,7 @@ def test_compiled() -> None:
     """The input is no parameter, its If one branch, and the banner says so."""
     found = onnxc.compile(proto(), dims={"N": 2}, fix={"rate": 16, "mask": True})
     assert [interface.name for interface in found.inputs] == ["x"]
-    assert "Options: --dim N=2 --fix rate=16 --fix mask=True." in unwrapped(found.header)
+    assert "Options: --dim N=2 --fix rate=16 --fix mask=true." in unwrapped(found.header)
     outputs = found.run({"x": np.array([1, -2], np.float32)})
     assert outputs["y"].tolist() == [-1, 2]
     assert outputs["z"].tolist() == [[False] * 2] * 2
@@ -168,9 +197,18 @@ def test_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--fix", "rate"], "--fix rate: write NAME=VALUE with one number or true or false"),
-        (["--fix", "=1"], "--fix =1: write NAME=VALUE with one number or true or false"),
-        (["--fix", "rate="], "--fix rate=: write NAME=VALUE with one number or true or false"),
+        (
+            ["--fix", "rate"],
+            "--fix rate: write NAME=VALUE with a number, true or false, or several: 1,3,2",
+        ),
+        (
+            ["--fix", "=1"],
+            "--fix =1: write NAME=VALUE with a number, true or false, or several: 1,3,2",
+        ),
+        (
+            ["--fix", "rate="],
+            "--fix rate=: write NAME=VALUE with a number, true or false, or several: 1,3,2",
+        ),
         (["--fix", "rate=1", "--fix", "rate=2"], "--fix rate is given twice: 1 and 2"),
         (["--fix", "rat=1"], "--fix rat=1: the model has no such input; did you mean 'rate'?"),
         (["--fix", "rate=a"], "--fix rate=a: not a value of type int64"),
@@ -182,7 +220,7 @@ def test_wrong_command_lines(
     save(RATES, tmp_path / "rates.onnx")
     for verb in ("compile", "info", "verify"):
         assert main([verb, str(tmp_path / "rates.onnx"), *arguments]) == 2
-        assert capsys.readouterr().err == f"error: {said}\n"
+        assert uncoded(capsys.readouterr().err) == f"error: {said}\n"
 
 
 def test_references_get_the_value_as_well(tmp_path: Path) -> None:

@@ -69,6 +69,14 @@ def test_a_second_reader_keeps_it() -> None:
     assert "part of the weights" not in compile_model(source).body
 
 
+def test_weights_beyond_what_a_float_holds_keep_it() -> None:
+    constants = {"w": np.full((4, 3, 2, 2), 1e38), "b": np.zeros(4)}
+    source = float_network(
+        [CONV, NORMALIZATION], {"x": (1, 3, 5, 5)}, (1, 4, 4, 4), constants | statistics(4, 1e-4)
+    )
+    assert "part of the weights" not in compile_model(source).body
+
+
 def test_a_factor_that_is_not_finite_keeps_it() -> None:
     rng = np.random.default_rng(7)
     constants = {"w": rng.standard_normal((4, 3, 2, 2)), "b": rng.standard_normal(4)}

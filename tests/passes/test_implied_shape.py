@@ -123,7 +123,7 @@ def test_elements_that_fill_no_whole_number_of_rows_are_an_error() -> None:
     with pytest.raises(ModelError) as caught:
         shape_of("y", text)
     assert str(caught.value) == (
-        "node 'n' (Reshape-21): input 'x' is float[2][3]; "
+        "node 'n' (Reshape-21): input 'x' is float[2][3] (inputs 'x' float[2][3], 'r' int64[2]); "
         "its elements do not fill the declared [4,N]"
     )
 

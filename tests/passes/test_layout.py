@@ -66,6 +66,36 @@ def test_the_input_is_copied_and_the_rest_made_in_place() -> None:
     ]
 
 
+def alone(channels: int, filters: int, kernel: int, **attributes: Any) -> Program:
+    """A convolution of 20 x 20 pixels that reads the model's input and makes its output."""
+    group = attributes.get("group", 1)
+    size = (20 + 2 * attributes.get("pads", [0])[0] - kernel) // attributes.get("strides", [1])[0]
+    w = weights(filters, channels // group, kernel, kernel)
+    shapes = (1, channels, 20, 20), (1, filters, size + 1, size + 1)
+    return laid_out(network([conv("x", "w", "y", **attributes)], *shapes, w=w))
+
+
+def roles_of(program: Program) -> list[str]:
+    return [step.role for step in program.steps if isinstance(step, Loops | Routine)]
+
+
+def test_what_stays_with_channels_second() -> None:
+    """Between the model's own tensors: rows of pixels as they lie, padded where need be."""
+    assert roles_of(alone(5, 5, 3, group=5)) == [""]
+    assert roles_of(alone(5, 5, 3, group=5, pads=[1] * 4)) == ["zeros around", "padded", ""]
+    assert roles_of(alone(8, 4, 1)) == [""]
+
+
+def test_what_is_read_with_channels_second() -> None:
+    """Large windows that move on by two: each channel of them is of use again."""
+    assert roles_of(alone(16, 4, 3, strides=[2, 2])) == ["channels last", "channels second"]
+    assert roles_of(alone(8, 4, 3, strides=[2, 2])) == [
+        "channels last",
+        *["channels last"],
+        "channels second",
+    ]
+
+
 def test_padding_is_part_of_the_shape() -> None:
     shapes = {buffer.name: buffer.shape for buffer in laid_out(TWO).writes()}
     assert shapes["x"] == (1, 10, 11, 3)

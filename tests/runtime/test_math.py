@@ -30,6 +30,7 @@ Array = NDArray[Any]
 INF, NAN = math.inf, math.nan
 EXACT: Final = ("floor", "ceil", "trunc", "round", "sqrt")
 BINARY: Final = ("pow", "mod", "max", "min")
+OF_TWO: Final = (*BINARY, "far_quotient", "mod_near")
 KINDS: Final = ("float", "double")
 ODD: Final = (
     *("expm1", "log1p", "sinh", "tanh", "asinh", "atanh", "erf"),
@@ -83,14 +84,18 @@ REFERENCES: Final = {
     "atan": Reference(np.arctan, mpmath.atan),
 }
 FUNCTIONS: Final = (*REFERENCES, *EXACT, *BINARY)
+NEAR: Final = ("sin", "cos", "tan", "mod")
+"""Functions with a fast form in float, for inputs that are not far."""
+FAST: Final = ("far_angle", "far_quotient", *(f"{name}_near" for name in NEAR))
+EVERY: Final = (*itertools.product(KINDS, FUNCTIONS), *(("float", name) for name in FAST))
 
 
 def c_source() -> str:
     """Every function, and void apply_FUNCTION_TYPE(...), a loop over arrays of n elements."""
-    names = [f"onnxc_{name}_{kind}" for kind in KINDS for name in FUNCTIONS]
+    names = [f"onnxc_{name}_{kind}" for kind, name in EVERY]
     loops = []
-    for kind, name in itertools.product(KINDS, FUNCTIONS):
-        call = f"onnxc_{name}_{kind}({'x[i], y[i]' if name in BINARY else 'x[i]'})"
+    for kind, name in EVERY:
+        call = f"({kind})onnxc_{name}_{kind}({'x[i], y[i]' if name in OF_TWO else 'x[i]'})"
         prototype = declaration(name, kind)
         body = f"    for (int64_t i = 0; i < n; i++)\n        result[i] = {call};\n"
         loops.append(f"{prototype};\n{prototype}\n{{\n{body}}}\n")
@@ -99,7 +104,7 @@ def c_source() -> str:
 
 
 def declaration(name: str, kind: str) -> str:
-    second = f"const {kind} *y, " if name in BINARY else ""
+    second = f"const {kind} *y, " if name in OF_TWO else ""
     return f"void apply_{name}_{kind}(const {kind} *x, {second}{kind} *result, int64_t n)"
 
 
@@ -107,7 +112,7 @@ class Built:
     """The functions in C, called on arrays of float32 or float64."""
 
     def __init__(self, folder: Path, contract: str, command: str = "cc") -> None:
-        header = [f"{declaration(name, kind)};" for kind in KINDS for name in FUNCTIONS]
+        header = [f"{declaration(name, kind)};" for kind, name in EVERY]
         (folder / "apply.h").write_text("\n".join(header) + "\n", encoding="ascii")
         (folder / "apply.c").write_text(c_source(), encoding="ascii")
         with pytest.MonkeyPatch.context() as patch:
@@ -210,6 +215,28 @@ def test_mod_is_exact(built: Built, kind: str) -> None:
     x = double_inputs(100_000, 20).astype(dtype(kind))
     y = np.roll(x, 777)
     assert_same(built("mod", x, y), np.fmod(x, y), x, y)
+
+
+def test_fast_forms_of_angles(built: Built) -> None:
+    """The same bits up to 1600, and for NaN."""
+    x = float_inputs()
+    far = built("far_angle", x) != 0
+    assert np.array_equal(far, np.abs(x) >= 1600)
+    for name in ("sin", "cos", "tan"):
+        assert_same(built(f"{name}_near", x[~far]), built(name, x[~far]), x[~far])
+
+
+def test_the_fast_form_of_mod(built: Built) -> None:
+    """Exact for quotients up to 2^28 and for NaN, that of an infinite divisor too."""
+    random = np.random.default_rng(3)
+    x = double_inputs(100_000, 20).astype(np.float32)
+    y = np.roll(x, 777)
+    large = np.ldexp(random.uniform(1, 2, len(y)), random.integers(0, 28, len(y)))
+    x, y = np.concatenate([x, (y * large).astype(np.float32)]), np.concatenate([y, y])
+    far = built("far_quotient", x, y) != 0
+    assert np.array_equal(far, np.abs(x) >= np.abs(y) * np.float32(2**28))
+    x, y = x[~far], y[~far]
+    assert_same(built("mod_near", x, y), np.fmod(x, y), x, y)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -370,9 +397,9 @@ def test_other_compilers_give_the_same_bits(
 ) -> None:
     other = Built(tmp_path, "off", tool(command))
     x = double_inputs(20_000, 20)
-    for kind, name in itertools.product(KINDS, FUNCTIONS):
+    for kind, name in EVERY:
         first = x.astype(dtype(kind))
-        arguments = (first, np.roll(first, 777)) if name in BINARY else (first,)
+        arguments = (first, np.roll(first, 777)) if name in OF_TWO else (first,)
         assert_same(other(name, *arguments), built(name, *arguments), *arguments)
 
 

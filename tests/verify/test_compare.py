@@ -57,7 +57,7 @@ def test_ulp_distance(dtype: np.dtype[Any]) -> None:
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float", "double", "complex64"])
 def test_equal_floats(name: str) -> None:
     values = [0.0, 1.0, -2.0, math.inf, -math.inf, math.nan]
-    assert compared(name, values, values) == Difference(6, 0, None, 0.0, 0.0, 0)
+    assert compared(name, values, values) == Difference(6, 0, None, 0.0, 0.0, 0, 0.0)
     assert compared(name, values, values, EXACT).passed
     assert compared(name, [0.0], [-0.0]).passed
     assert compared(name, [0.0], [-0.0], EXACT).mismatches == 1
@@ -65,7 +65,9 @@ def test_equal_floats(name: str) -> None:
 
 def test_float_errors() -> None:
     found = compared("float", [[1.0, 2.0], [4.0, 8.5]], [[1.0, 2.0], [4.5, 8.0]])
-    assert found == Difference(4, 2, Mismatch((1, 0), "4.0", "4.5"), 0.5, 0.5 / 4.5, 2**20, "")
+    assert found == Difference(
+        4, 2, Mismatch((1, 0), "4.0", "4.5"), 0.5, 0.5 / 4.5, 2**20, 0.5 / 8.0
+    )
     assert not found.passed
     assert compared("float", [4.0], [4.5], Tolerance(atol=0.5)).passed
     assert compared("float", [4.0], [4.5], Tolerance(rtol=0.12)).passed
@@ -81,6 +83,22 @@ def test_the_defaults() -> None:
     assert not compared("float16", [1 + 2**-7], [1.0]).passed
     assert compared("bfloat16", [1 + 2**-6], [1.0]).passed
     assert not compared("bfloat16", [1 + 2**-5], [1.0]).passed
+
+
+def test_an_error_is_small_beside_the_largest_value() -> None:
+    """What is left of large numbers has their rounding."""
+    found = compared("float", [1000.0, 0.04], [1000.0, 0.0])
+    assert found.passed
+    assert found.max_scaled_error == pytest.approx(4e-5)
+    assert not compared("float", [1000.0, 0.06], [1000.0, 0.0]).passed
+    assert not compared("float", [1000.0, 0.01], [1000.0, 0.0], Tolerance(atol=1e-6)).passed
+    assert not compared("float", [math.inf, 0.01], [math.inf, 0.0]).passed
+
+
+def test_a_tiny_tensor_has_a_smaller_atol() -> None:
+    assert compared("float", [1.0, 9e-7], [1.0, 0.0]).passed
+    assert not compared("float", [1e-6, 9e-7], [1e-6, 0.0]).passed
+    assert compared("float", [0.0, 9e-7], [0.0, 0.0]).passed
 
 
 @pytest.mark.parametrize("tolerance", [DEFAULT, EXACT, Tolerance(rtol=1.0, atol=1e300)])
@@ -137,7 +155,7 @@ def test_integers_have_to_be_equal(name: str, got: int, expected: int, error: in
 
 @pytest.mark.parametrize("name", ["float8e4m3fn", "float8e5m2fnuz", "float8e8m0", "float4e2m1"])
 def test_small_floats_have_to_be_equal(name: str) -> None:
-    assert compared(name, [1.0, 2.0], [1.0, 2.0]) == Difference(2, 0, None, 0.0, 0.0, None)
+    assert compared(name, [1.0, 2.0], [1.0, 2.0]) == Difference(2, 0, None, 0.0, 0.0, None, 0.0)
     assert compared(name, [1.0], [2.0]).first == Mismatch((0,), "1", "2")
     assert compared(name, [1.0], [2.0], Tolerance(rtol=0.5)).passed
 
@@ -153,7 +171,7 @@ def test_strings() -> None:
 
 def test_rank_0_and_zero_size() -> None:
     assert compared("float", 1.0, 2.0).first == Mismatch((), "1.0", "2.0")
-    assert compared("float", [], []) == Difference(0, 0, None, 0.0, 0.0, 0)
+    assert compared("float", [], []) == Difference(0, 0, None, 0.0, 0.0, 0, 0.0)
     assert compared("int8", [], []) == Difference(0, 0, None, 0)
 
 

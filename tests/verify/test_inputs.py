@@ -1,19 +1,17 @@
-"""Random inputs and those from files."""
+"""Random inputs, and ranges for them."""
 
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnx
 import pytest
 from numpy.typing import NDArray
 
-from onnxc.arrays import mismatch, object_array
+from onnxc.arrays import mismatch
 from onnxc.dtypes import BY_NAME, ELEMENT_TYPES, ElementType
 from onnxc.errors import UsageError
 from onnxc.pipeline import Interface
-from onnxc.verify.inputs import random_cases, read_inputs
+from onnxc.verify.inputs import check_ranges, random_cases
 
 
 def interface(name: str, dtype: str, *shape: int) -> Interface:
@@ -78,60 +76,30 @@ def test_half_of_the_repeated_pairs_are_equal() -> None:
     assert 400 < np.count_nonzero(values["a"] == values["b"]) < 600
 
 
-INTERFACES = [interface("x:0", "float", 2), interface("b", "bfloat16", 2)]
-X = np.array([1, 2], np.float32)
-B = np.array([3, 4], ml_dtypes.bfloat16)
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "float", "float16"])
+def test_ranges_hold_in_every_case(dtype: str) -> None:
+    wanted = [interface("x", dtype, 200)]
+    for case in random_cases(wanted, 0, {"x": (3, 7)}):
+        values = case.values["x"].astype(np.float64)
+        assert 3 <= values.min() <= values.max() <= 7
+        assert len(set(values.tolist())) <= (2 if case.label == "repeated" else 200)
 
 
-def test_npz(tmp_path: Path) -> None:
-    arrays: dict[str, Any] = {"x:0": X, "b": B}
-    np.savez(tmp_path / "in.npz", **arrays)
-    values = read_inputs(tmp_path / "in.npz", INTERFACES).values
-    assert values["x:0"].tolist() == [1, 2]
-    assert values["b"].dtype == B.dtype
-    assert values["b"].tolist() == [3, 4]
-
-
-def test_folder_of_tensors_by_name_or_position(tmp_path: Path) -> None:
-    tensors = {"input_0.pb": (B, "b"), "input_1.pb": (X, "x:0")}
-    for file, (array, name) in tensors.items():
-        tensor = onnx.numpy_helper.from_array(array, name)
-        (tmp_path / file).write_bytes(tensor.SerializeToString())
-    values = read_inputs(tmp_path, INTERFACES).values
-    assert (values["x:0"].tolist(), values["b"].tolist()) == ([1, 2], [3, 4])
-    tensor = onnx.numpy_helper.from_array(X)
-    (tmp_path / "one.pb").write_bytes(tensor.SerializeToString())
-    assert read_inputs(tmp_path / "one.pb", INTERFACES).values["x:0"].tolist() == [1, 2]
-
-
-def test_string_tensors_keep_every_byte(tmp_path: Path) -> None:
-    tensor = onnx.TensorProto(data_type=8, dims=[2], string_data=[b"a\0", b"\xff"])
-    (tmp_path / "input_0.pb").write_bytes(tensor.SerializeToString())
-    values = read_inputs(tmp_path, [interface("s", "string", 2)]).values
-    assert values["s"].tolist() == object_array(["a\0", "\udcff"], (2,)).tolist()
+def test_special_values_of_a_range_are_its_ends() -> None:
+    special = random_cases([interface("x", "int64", 200)], 0, {"x": (-5, 1000)})[1].values["x"]
+    assert {-5, 1000} < set(special.tolist())
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "fact"),
+    ("name", "dtype", "bounds", "fact"),
     [
-        ("none.npz", None, "no such file"),
-        ("a.npz", b"PK\3\4", "cannot be read"),
-        ("a.npz", b"", "cannot be read"),
-        ("a.pb", b"\xff\xff", "cannot be read as a tensor"),
-        ("a.txt", b"", r"is no \.npz, \.pb or folder"),
-        ("a.pb", onnx.TensorProto(data_location="EXTERNAL").SerializeToString(), "in another file"),
-        ("", None, r"no input_N\.pb in the folder"),
+        ("y", "float", (0, 1), "the model has no input 'y'; it has x"),
+        ("x", "float", (1, 0), "the smaller one first"),
+        ("x", "uint8", (-1, 5), "no two values of uint8"),
+        ("x", "int8", (0, 0.5), "no two values of int8"),
+        ("x", "string", (0, 1), "an input of type string has no range"),
     ],
 )
-def test_unusable_files(name: str, data: bytes | None, fact: str, tmp_path: Path) -> None:
-    if data is not None:
-        (tmp_path / name).write_bytes(data)
+def test_wrong_ranges(name: str, dtype: str, bounds: tuple[float, float], fact: str) -> None:
     with pytest.raises(UsageError, match=fact):
-        read_inputs(tmp_path / name, INTERFACES)
-
-
-def test_too_many_tensors(tmp_path: Path) -> None:
-    for number in range(3):
-        (tmp_path / f"input_{number}.pb").touch()
-    with pytest.raises(UsageError, match=r"3 \.pb files for 2 inputs"):
-        read_inputs(tmp_path, INTERFACES)
+        check_ranges({name: bounds}, [interface("x", dtype, 2)])

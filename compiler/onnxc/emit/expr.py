@@ -10,6 +10,7 @@ import numpy as np
 
 from onnxc.dtypes import INT64, ElementType, numpy_dtype
 from onnxc.emit.literals import is_finite, literal
+from onnxc.emit.near import divide_function, is_near, near_function
 from onnxc.emit.ranges import Range, arithmetic_range, fits, range_of
 from onnxc.emit.text import unwrapped
 from onnxc.expression import Apply, At, Axis, Buffer, Const, Expr, Extent, Index, Load, static
@@ -24,6 +25,8 @@ class Scope:
     ranges    of those that are integers or bools
     functions of runtime_c/ that the text calls
     terse     leaves out loops that do not move an index
+    vectors   divides integers as vectors can
+    near      has the fast forms of near.py
     """
 
     axes: dict[Axis, str]
@@ -32,6 +35,8 @@ class Scope:
     ranges: dict[Expr, Range] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     terse: bool = False
+    vectors: bool = False
+    near: bool = False
     compares_floats: bool = False
     needs_math_h: bool = False
 
@@ -129,6 +134,10 @@ def _apply(node: Apply, scope: Scope) -> str:
         return unequal
     if node.operation in ("max", "min") and (bounded := _bounded(node, call, texts)):
         return bounded
+    if scope.vectors and (divide := divide_function(node)):
+        return f"({node.dtype.c_type}){call(divide, *texts)}"
+    if scope.near and is_near(node):
+        return call(near_function(node), *texts)
     if node.operation == "where" and node.dtype.kind == "float":
         return call(f"onnxc_select_{node.dtype.name}", *texts)
     if (

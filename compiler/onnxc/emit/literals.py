@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -23,8 +24,8 @@ ROW: Final = 1984
 gcc 12 keeps each in a block of a power of two bytes with a head of some 40, and needs time that
 grows with the square of their number where such a block is a page of memory or more.
 """
-ROWS_AT_ONCE: Final = 256
-"""So many are written as one piece of text."""
+ROWS_AT_ONCE: Final = 32
+"""So many are written as one piece of text, which stays in the cache meanwhile."""
 LINE: Final = 96
 OUTSIDE: Final = "constants"
 """The run function's pointer to what a file holds."""
@@ -67,10 +68,23 @@ def _characters(raw: bytes) -> str:
 
 _PLAIN: Final = set(range(0x20, 0x7F)) - set(b'"\\?')
 _CHARACTER: Final = [chr(c) if c in _PLAIN else f"\\{c:03o}" for c in range(256)]
-_ESCAPES: Final = np.array([text.encode() for text in _CHARACTER], "S4").view(np.uint32)
-"""The same in four bytes each, in memory order, with 0 where the text is shorter."""
-_ROW_START: Final = b'    "'
-_ROW_END: Final = b'",\n'
+_ROW_START: Final = '    "'
+_ROW_END: Final = '",\n'
+_PAIRS: Final = 1 << 16
+
+
+def _texts_of_pairs() -> NDArray[np.uint64]:
+    """Of every two bytes, by the uint16 that they are in memory, the text in eight bytes.
+
+    It has zeros where it is shorter. The last is the text between two rows.
+    """
+    texts = np.array([text.encode() for text in _CHARACTER], "S4").view(np.uint32)
+    pairs = np.arange(_PAIRS).astype(np.uint16).view(np.uint8)
+    between = np.frombuffer(f"{_ROW_END}{_ROW_START}".encode(), np.uint64)
+    return np.append(texts[pairs].view(np.uint64), between)
+
+
+_TEXTS: Final = _texts_of_pairs()
 
 
 @dataclass(frozen=True)
@@ -180,28 +194,30 @@ class Constant:
 def _rows(stored: NDArray[np.uint8], row: int) -> str:
     """The bytes as strings of `row` bytes, the last one perhaps shorter, one a line."""
     whole = stored.size // row
-    size = len(_ROW_START) + 4 * row + len(_ROW_END)
-    lines = np.empty((whole, size), np.uint8)
-    lines[:, : len(_ROW_START)] = np.frombuffer(_ROW_START, np.uint8)
-    lines[:, -len(_ROW_END) :] = np.frombuffer(_ROW_END, np.uint8)
-    escaped = _ESCAPES[stored[: whole * row]].view(np.uint8).reshape(whole, 4 * row)
-    lines[:, len(_ROW_START) : -len(_ROW_END)] = escaped
-    text = lines.tobytes().translate(None, b"\0").decode("ascii")
+    pairs = np.full((whole, row // 2 + 1), _PAIRS, np.intp)
+    pairs[:, :-1] = stored[: whole * row].view(np.uint16).reshape(whole, row // 2)
+    texts = bytearray(pairs.size * _TEXTS.itemsize)
+    np.take(_TEXTS, pairs, out=np.frombuffer(texts, np.uint64).reshape(pairs.shape), mode="clip")
+    text = _ROW_START + texts.translate(None, b"\0").decode("ascii")
     rest = stored[whole * row :].tobytes()
-    return f'{text}    "{_characters(rest)}",\n' if rest else text
+    return f"{text}{_characters(rest)}{_ROW_END}" if rest else text.removesuffix(_ROW_START)
 
 
-def constant(buffer: Buffer, name: str, *, outside: bool = False) -> Constant:
+def constant(
+    buffer: Buffer, name: str, *, outside: bool = False, any_order: bool = False
+) -> Constant:
     """Chooses the form: readable values, the same as bits (NaN, infinity), or a byte image.
 
     outside   all but strings and what has no elements go into a file
+    any_order  no image is of numbers of several bytes: those are bits, which compile slower
     """
     assert buffer.data is not None
     kind = buffer.dtype.kind
     if outside and kind != "string" and buffer.elements:
         return Constant(buffer, name, "outside")
     if kind != "string" and buffer.bytes >= IMAGE_FROM:
-        return Constant(buffer, name, "image")
+        as_bits = any_order and buffer.dtype.size > 1 and not buffer.packed
+        return Constant(buffer, name, "bits" if as_bits else "image")
     if kind in ("float", "complex") and not np.isfinite(buffer.data).all():
         return Constant(buffer, name, "bits")
     return Constant(buffer, name, "values")
@@ -231,10 +247,12 @@ def _elements(flat: NDArray[Any], dtype: ElementType) -> Iterable[str]:
 
 def _float(value: Any, bits: int) -> str:
     """The shortest decimal that reads back as the same value."""
-    if not np.isfinite(value):
+    if not math.isfinite(value):
         kind = "NAN" if np.isnan(value) else "INFINITY"
         return f"{'-' if value < 0 else ''}{'(double)' if bits == 64 else ''}{kind}"
-    if 1e-4 <= abs(value) < 1e7 or value == 0:
+    if 1e-3 <= abs(value) < 1e5 or value == 0:
+        text = str(value)  # as the next, much faster
+    elif 1e-4 <= abs(value) < 1e7:
         text = np.format_float_positional(value, unique=True, trim="0")
     else:
         text = np.format_float_scientific(value, unique=True, trim="-", exp_digits=1)

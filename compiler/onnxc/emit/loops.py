@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from onnxc.emit.expr import Scope, expression, index_text
+from onnxc.emit.near import BLOCK, far_function, tested
 from onnxc.emit.pieces import block_lanes, pieces, restricted, tile_size, tiled_axis
-from onnxc.emit.statements import Block, Body, Loop, Part, Variable
+from onnxc.emit.statements import Block, Body, Loop, Near, Part, Variable
 from onnxc.emit.text import unwrapped
 from onnxc.emit.writer import Writer, loop_name, uses_of
 from onnxc.expression import (
@@ -66,8 +67,10 @@ class Kernel:
         return self.copied > 0 or "onnxc_equal_string" in self.functions
 
 
-def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple[Buffer, ...]]:
-    """The view of a merged kernel, and the buffers to call it with.
+def kernel_of(
+    loops: Loops, places: Mapping[Buffer, int], *, vectors: bool = False
+) -> tuple[Kernel, tuple[Buffer, ...]]:
+    """The view of a merged kernel, in forms for `vectors` or not, and the buffers to call it with.
 
     An operand that has the place of the result is computed in place: they share one pointer.
     """
@@ -77,6 +80,7 @@ def kernel_of(loops: Loops, places: Mapping[Buffer, int]) -> tuple[Kernel, tuple
     arguments = (*(b for b in loops.reads() if b not in shared), loops.out)
     pointers = {b: operand_name(n) for n, b in enumerate(arguments[:-1])} | shared
     scope = Scope({axis: loop_name(n) for n, axis in enumerate(loops.axes)}, pointers)
+    scope.vectors = vectors
     scope.terse = len(loops.axes) > 3 or any(map(_hides_loops, walk(*loops.roots())))
     copied = _copied(loops)
     kernel = Kernel(
@@ -98,7 +102,9 @@ def body_of(loops: Loops, scope: Scope, *, in_place: bool) -> Body:
     parts = tuple(
         _part(restricted(loops, *ends), loops, scope, twice=not in_place) for ends in ranges
     )
-    apart = len(parts) > 1 or parts[0].block is not None
+    if scope.vectors and tested(loops):
+        parts = (replace(parts[0], near=_near(loops, scope), loop=_innermost(loops, scope)),)
+    apart = len(parts) > 1 or parts[0].block is not None or parts[0].near is not None
     across = None if apart else tiled_axis(loops)
     tile = (across, loops.axes[-1]) if across is not None else ()
     return Body(
@@ -180,6 +186,26 @@ def _part(loops: Loops, whole: Loops, outer: Scope, *, twice: bool) -> Part:
         value=unwrapped(value),
         sign=sign,
     )
+
+
+def _innermost(loops: Loops, scope: Scope) -> Loop:
+    return Loop(scope.axes[loops.axes[-1]], loops.axes[-1].extent)
+
+
+def _near(loops: Loops, outer: Scope) -> Near:
+    """The fast form of a kernel's one part."""
+    calls = tested(loops)
+    scope = replace(outer, texts=dict(outer.texts), near=True)
+    before = Writer(scope, uses_of(*(arg for node in calls for arg in node.args)))
+    tests = []
+    for node in calls:
+        texts = [unwrapped(before.text(arg)) for arg in node.args]
+        scope.functions.add(far_function(node))
+        tests.append(f"{far_function(node)}({', '.join(texts)})")
+    scope = replace(outer, texts=dict(outer.texts), near=True)
+    writer = Writer(scope, uses_of(*loops.roots()))
+    value = unwrapped(writer.text(loops.value))
+    return Near(BLOCK, tuple(before.statements), tuple(tests), tuple(writer.statements), value)
 
 
 def _whole(part: Part, loops: Loops, tile: tuple[Axis, ...], scope: Scope) -> Part:

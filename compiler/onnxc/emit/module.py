@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 from onnxc.emit.contracted import may_contract, work
 from onnxc.emit.interface import Banner, Port, header, signature
@@ -25,6 +25,7 @@ from onnxc.emit.text import (
     wrapped,
 )
 from onnxc.emit.tuned import kernel_text, operand_buffers, sections
+from onnxc.emit.views import BranchView, Call, Note, RepeatView, Tap, TapView
 from onnxc.emit.weights import ByteSink, Weights, local_names, weights
 from onnxc.expression import Buffer
 from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows, Step, every_step
@@ -38,6 +39,11 @@ VARIANTS_FROM: Final = 2048
 """Elements from which plain loops are built for every variant of the target."""
 ALIGNED_FROM: Final = 1024
 """Bytes of a constant from which on it begins a cache line."""
+MOST_BITS: Final = 16 << 20
+"""Bytes of constants up to which they are for any order of bytes, where bits are to be portable.
+
+Compilers need half a second for each million: those of more are for little-endian targets.
+"""
 ORIGINS_SHOWN: Final = 8
 """In a kernel's comment; the run function names every node."""
 INCLUDES: Final = {
@@ -57,44 +63,13 @@ class TextSink(Protocol):
 
 
 @dataclass(frozen=True)
-class Call:
-    kind: ClassVar[str] = "call"
-    text: str
-    checked: bool
-    comment: list[str]
-
-
-@dataclass(frozen=True)
-class Note:
-    kind: ClassVar[str] = "note"
-    comment: list[str]
-
-
-@dataclass(frozen=True)
-class BranchView:
-    kind: ClassVar[str] = "branch"
-    condition: str
-    then: list[Any]
-    otherwise: list[Any]
-
-
-@dataclass(frozen=True)
-class RepeatView:
-    kind: ClassVar[str] = "repeat"
-    variable: str
-    condition: str
-    counter: str
-    body: list[Any]
-    carried: list[tuple[str, str, str]]
-
-
-@dataclass(frozen=True)
 class Module:
     """The text of a model.
 
     body     the kernels and the run functions, the part of the .c that people read
     weights  the file of constants beside the .c, where there is one
     values   what else model.c.j2 asks for; the constants follow it, piece by piece
+    calls    the C function of each step that is one call, nested programs aside
     """
 
     name: str
@@ -104,6 +79,7 @@ class Module:
     ports: tuple[Port, ...]
     weights: Weights | None
     values: dict[str, Any] = field(repr=False)
+    calls: Mapping[Step, str] = field(default_factory=dict, repr=False)
 
     def write_c(self, stream: TextSink, header_file: str = "", *, single: bool = False) -> None:
         """The .c, in pieces; it includes `header_file` or, with `single`, holds the header."""
@@ -144,14 +120,30 @@ class Module:
         self.weights.write(stream)
 
 
-def emit(program: Program, banner: Banner, weights_form: str = "inline") -> Module:
-    """The module of a program that plan_memory has planned; output.WEIGHTS has the forms."""
-    return _Emission(program, banner, weights_form).module()
+def emit(
+    program: Program,
+    banner: Banner,
+    weights_form: str = "inline",
+    taps: Mapping[Step, Sequence[Tap]] | None = None,
+) -> Module:
+    """The module of a program that plan_memory has planned; output.WEIGHTS has the forms.
+
+    taps  what the run function copies after which step; nothing else of the text depends on it
+    """
+    return _Emission(program, banner, weights_form, taps or {}).module()
 
 
 class _Emission:
-    def __init__(self, program: Program, banner: Banner, weights_form: str) -> None:
+    def __init__(
+        self,
+        program: Program,
+        banner: Banner,
+        weights_form: str,
+        taps: Mapping[Step, Sequence[Tap]],
+    ) -> None:
         self.program = program
+        self.taps = taps
+        self.calls: dict[Step, str] = {}
         self.weights_form = weights_form
         self.target = program.target or TARGETS["generic"]
         self.banner = banner
@@ -168,11 +160,14 @@ class _Emission:
         self.constants: dict[Buffer, Constant] = {}
         self.functions: dict[Kernel, str] = {}
         self.routines: dict[object, tuple[str, bool]] = {}
+        constants = sum(buffer.bytes for buffer in program.reads() if buffer.data is not None)
+        self.any_byte_order = self.target.portable and constants <= MOST_BITS
         self.each = False
         self.contracted: list[str] = []
         self.tuned: dict[str, tuple[Micro, str, list[str]]] = {}
         self.texts: list[str] = []
         self.runtime: set[str] = set()
+        self.exact: set[str] = set()
         self.includes: set[str] = set()
         self.checked = False
 
@@ -191,7 +186,7 @@ class _Emission:
         for buffer in program.offsets:
             self.pointers[buffer] = self.names.add(buffer.name or roles.get(buffer, "part"))
         notes = [Note(comment([f"{node_text(origin)}: {fact}"])) for origin, fact in program.notes]
-        steps = [*notes, *self.steps(program.steps)]
+        steps = [*notes, *self.tapped(program.steps)]
         tuned = self.tuned_text()
         constants = tuple(self.constants.values())
         inline = [c for c in constants if c.form != "outside"]
@@ -201,10 +196,10 @@ class _Emission:
         text, interface_hash = header(program, banner, self.ports, constants, self.types(), outside)
         if self.checked:
             self.runtime.add("onnxc_first")
-        runtime = runtime_text(self.runtime)
-        if self.each:
-            runtime = [text.replace("static inline ", "static ONNXC_INLINE ") for text in runtime]
-        code = COMMENT.sub("", "".join(runtime))
+            self.exact.add("onnxc_first")
+        runtime, fused = self.runtime_texts()
+        code = COMMENT.sub("", "".join((*runtime, *fused)))
+        self.includes |= {"float.h"} if self.target.portable else set()
         self.includes |= {name for name, used in INCLUDES.items() if used.search(code)}
         values = {
             **vars(banner),
@@ -218,13 +213,26 @@ class _Emission:
                 c.form in ("image", "outside") and c.buffer.dtype.size > 1 for c in constants
             ),
             "runtime": runtime,
+            "fused": fused,
+            "portable": self.target.portable,
             "dispatch": self.dispatch_text(),
             "constants": [
                 {"declaration": c.declaration, "text": buffer_text(c.buffer)} for c in inline
             ],
         }
         body = self.body(steps, tuned, outside)
-        return Module(banner.name, text, body, constants, self.ports, outside, values)
+        return Module(banner.name, text, body, constants, self.ports, outside, values, self.calls)
+
+    def runtime_texts(self) -> tuple[list[str], list[str]]:
+        """The functions of the runtime, those last that no kernel wants without fused products."""
+        every, exact = runtime_text(self.runtime), runtime_text(self.exact)
+        if not self.contracted:
+            exact = every
+        fused = [text for text in every if text not in exact]
+        if not self.each:
+            return exact, fused
+        inlined = ("static inline ", "static ONNXC_INLINE ")
+        return [t.replace(*inlined) for t in exact], [t.replace(*inlined) for t in fused]
 
     def types(self) -> set[str]:
         """The element types of every buffer, and those that only the kernels' text names."""
@@ -269,6 +277,7 @@ class _Emission:
         text = render(
             "tuned.c.j2",
             dispatches=self.target.dispatches,
+            contracts=not self.target.portable,
             sections=sections([*self.tuned.values()], self.target),
         )
         self.need(text)
@@ -280,11 +289,29 @@ class _Emission:
         values = {"NAME": self.banner.name.upper(), "target": self.target, "loops": self.each}
         return render("dispatch.c.j2", **values)
 
-    def need(self, text: str) -> None:
-        """What some text calls of the runtime and of the C library."""
-        self.runtime |= set(re.findall(r"onnxc_\w+", text)) & runtime_functions().keys()
+    def need(self, text: str) -> set[str]:
+        """What some text calls of the runtime, which it is given, and of the C library."""
+        called = set(re.findall(r"onnxc_\w+", text)) & runtime_functions().keys()
+        self.runtime |= called
         code = COMMENT.sub("", text)
         self.includes |= {name for name, used in INCLUDES.items() if used.search(code)}
+        return called
+
+    def tapped(self, steps: Sequence[Step]) -> list[Any]:
+        """The steps of the run function itself, with what is copied after each."""
+        views: list[Any] = []
+        for step in steps:
+            found = self.steps([step])
+            views += found
+            if found and isinstance(found[0], Call):
+                self.calls[step] = found[0].function
+            views += [
+                TapView(
+                    f"memcpy(onnxc_taps + {t.offset}, {self.pointer(t.buffer)}, {t.buffer.bytes})"
+                )
+                for t in self.taps.get(step, ())
+            ]
+        return views
 
     def steps(self, steps: Sequence[Step]) -> list[Any]:
         return [self.step(step) for step in steps if not stores_nothing(step)]
@@ -330,8 +357,11 @@ class _Emission:
 
     def call(self, step: Loops | Rows) -> Call:
         places = self.program.offsets
-        view = rows_kernel(step, places) if isinstance(step, Rows) else kernel_of(step, places)
-        kernel, arguments = view
+        kernel, arguments = (
+            rows_kernel(step, places)
+            if isinstance(step, Rows)
+            else kernel_of(step, places, vectors=self.in_variants(step))
+        )
         if kernel not in self.functions:
             function = self.names.add(_function_name(step, self.kernels()))
             self.functions[kernel] = function
@@ -368,33 +398,42 @@ class _Emission:
         buffers = (*step.inputs, *step.outputs, *step.scratch)
         shown = dict(zip(names, buffers, strict=True))
         key = (step.name, step.parameters, *((b.dtype, b.shape) for b in buffers))
+        each = kind.vectors and self.dispatches(step.outputs[0].elements)
         if key not in self.routines:
             function = self.names.add(f"{step.name}_{self.kernels()}")
             written = {*step.outputs, *step.scratch}
-            parameters = (Parameter(n, b.dtype.c_type, b in written) for n, b in shown.items())
-            values = {**shown, **dict(step.parameters), "function": function}
+            given = (Parameter(n, b.dtype.c_type, b in written) for n, b in shown.items())
+            parameters = ", ".join(map(_declared, given))
+            values = {**shown, **dict(step.parameters), "function": function, "each": each}
             body, functions = render_routine(f"kernels/{step.name}.c.j2", **values)
             checked = "flags" in body
             text = render(
                 "kernels/routine.c.j2",
                 function=function,
-                parameters=", ".join(map(_declared, parameters)),
+                parameters=parameters,
                 comment=comment(_explained(step, [])),
                 checked=checked,
                 body=body,
+                each=each,
             )
-            self.need(functions + body)
+            if each:
+                text += f"\n{_each(function, parameters, ', '.join(names), checked=checked)}\n"
+            self.exact |= self.need(functions + body)
             self.texts.append(f"{functions}\n{text}" if functions else text)
             self.routines[key] = function, checked
         function, checked = self.routines[key]
         self.checked |= checked
-        call = f"{function}({', '.join(map(self.pointer, buffers))})"
+        self.each |= each
+        called = f"ONNXC_VARIANT({function})" if each else function
+        call = f"{called}({', '.join(map(self.pointer, buffers))})"
         return Call(call, checked, comment(_listed(step)))
 
     def function(
         self, step: Loops | Rows, kernel: Kernel, function: str, arguments: Sequence[Buffer]
     ) -> str:
+        fuses = may_contract(step) and not self.target.portable
         self.runtime |= kernel.functions
+        self.exact |= frozenset() if fuses else kernel.functions
         if kernel.needs_string_h:
             self.includes.add("string.h")
         if kernel.needs_math_h:
@@ -411,10 +450,9 @@ class _Emission:
             each=each,
         )
         if each:
-            kind = "onnxc_status, return" if kernel.checked else "void,"
             names = ", ".join(parameter.name for parameter in kernel.parameters)
-            functions = wrapped(f"ONNXC_EACH({kind}, {function}, ({parameters}), ({names}))")
-            if may_contract(step):
+            functions = _each(function, parameters, names, checked=kernel.checked)
+            if fuses:
                 self.contracted.append(functions)
             else:
                 text = f"{text}\n{functions}\n"
@@ -422,8 +460,12 @@ class _Emission:
 
     def in_variants(self, step: Loops | Rows) -> bool:
         """Whether a kernel of plain loops is worth a function for each variant of the target."""
-        dispatches = self.program.target is not None and self.target.dispatches
-        return dispatches and work(step) >= VARIANTS_FROM
+        return self.dispatches(work(step))
+
+    def dispatches(self, elements: int) -> bool:
+        """Whether so much work is."""
+        known = self.program.target is not None and self.target.dispatches
+        return known and elements >= VARIANTS_FROM
 
     def pointer(self, buffer: Buffer) -> str:
         if buffer.data is None:
@@ -431,7 +473,8 @@ class _Emission:
         if buffer not in self.constants:
             name = self.names.add(f"w_{buffer.name or 'value'}")
             outside = self.weights_form != "inline"
-            self.constants[buffer] = constant(buffer, name, outside=outside)
+            ordered = self.any_byte_order
+            self.constants[buffer] = constant(buffer, name, outside=outside, any_order=ordered)
         found = self.constants[buffer]
         return found.place
 
@@ -445,6 +488,12 @@ def _named_by_role(program: Program) -> dict[Buffer, str]:
             if isinstance(loops, Loops) and loops.role:
                 names.setdefault(inside.get(loops.out, loops.out), role_name(loops.role))
     return names
+
+
+def _each(function: str, parameters: str, names: str, *, checked: bool) -> str:
+    """The functions of a kernel that there is one of for each variant of the target."""
+    kind = "onnxc_status, return" if checked else "void,"
+    return wrapped(f"ONNXC_EACH({kind}, {function}, ({parameters}), ({names}))")
 
 
 def _declared(parameter: Parameter) -> str:

@@ -121,6 +121,21 @@ Statement = Local | Check | Reduce | When
 
 
 @dataclass(frozen=True)
+class Near:
+    """The fast form of a Part with a loop, by blocks of points: see emit/near.py.
+
+    tests       of each point, after `before`: 1 where the fast form is not for it
+    statements  of the fast form, and its `value`
+    """
+
+    block: int
+    before: tuple[Statement, ...]
+    tests: tuple[str, ...]
+    statements: tuple[Statement, ...]
+    value: str
+
+
+@dataclass(frozen=True)
 class Part:
     """A range of the innermost axis, or what there is inside of all axes.
 
@@ -140,6 +155,7 @@ class Part:
     sign: str = "="
     tile: tuple[Loop, ...] = ()
     tile_size: int = 0
+    near: Near | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +169,16 @@ class Body:
     parts: tuple[Part, ...]
     comment: str = ""
     numbered: bool = False
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether there is no loop in it."""
+        parts = (p for p in self.parts if p.loop or p.block or p.tile or p.folds)
+        return not self.loops and not any(parts) and all(map(_is_flat, self.parts))
+
+
+def _is_flat(part: Part) -> bool:
+    return not any(isinstance(statement, Reduce | When) for statement in part.statements)
 
 
 @dataclass(frozen=True)

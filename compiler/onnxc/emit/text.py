@@ -22,6 +22,8 @@ LONGEST_ROLE: Final = 24
 """Characters."""
 LONGEST_PIECE: Final = 64
 """Columns of what is not broken unless it must."""
+DEEP: Final = 24
+"""Columns from which on what would not fit begins further left."""
 
 
 def render(template: str, **values: Any) -> str:
@@ -95,11 +97,12 @@ def wrapped(line: str) -> str:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 8)
     out: list[str] = []
-    for piece in _pieces(line):
+    for piece in _pieces(line, min(LONGEST_PIECE, WIDTH - len(indent) - 1)):
         if out and len(out[-1]) + 1 + len(piece) < WIDTH:
             out[-1] += f" {piece}"
         else:
-            out.append(indent + piece if out else piece)
+            left = min(len(indent), max(DEEP, WIDTH - 1 - len(piece)))
+            out.append(" " * left + piece if out else piece)
     return "\n".join(out)
 
 
@@ -118,15 +121,15 @@ def unwrapped(text: str) -> str:
 _TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]]| ')
 _BREAKS: Final = (
     re.compile(r"(?<=[,;=]) | (?=(?:[?:]|&&|\|\|) )"),
-    re.compile(r"(?<=[,;=]) | (?=(?:[-+?:*]|==|&&|\|\|) )"),
+    re.compile(r"(?<=[,;=]) | (?=(?:[-+?:*]|==|&&|\|\|) )|(?<=\bvoid) (?=\w)"),
 )
 """Where a line may break: preferably, and where a piece is too long for a line of its own."""
 
 
-def _pieces(line: str, level: int = 0) -> Iterator[str]:
+def _pieces(line: str, longest: int, level: int = 0) -> Iterator[str]:
     """The parts between the places where a line may break: not in a string.
 
-    Nor in a subscript or an operation, unless they are too long.
+    Nor in a subscript or an operation, unless that has more than `longest` columns.
     """
     start = depth = 0
     parts = []
@@ -137,7 +140,7 @@ def _pieces(line: str, level: int = 0) -> Iterator[str]:
             parts.append(line[start : found.start()])
             start = found.end()
     for part in (*parts, line[start:]):
-        if len(part) > LONGEST_PIECE and level < 2:
-            yield from _pieces(part, level + 1)
+        if len(part) > longest and level < 2:
+            yield from _pieces(part, longest, level + 1)
         else:
             yield part

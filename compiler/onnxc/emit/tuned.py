@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,19 +25,22 @@ from onnxc.expression import Buffer
 from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
 from onnxc.tuned.bands import Bands
-from onnxc.tuned.contraction import VECTORS, Contraction, Walk, tile_of
+from onnxc.tuned.contraction import VECTORS, Contraction, Walk, span_of, tile_of
 from onnxc.tuned.depthwise import Depthwise, pixels_of
 from onnxc.tuned.gemv import Gemv
 from onnxc.tuned.geometry import Geometry
 from onnxc.tuned.product import FUNCTIONS
 from onnxc.tuned.recurrent import Recurrent
+from onnxc.tuned.rowwise import Rowwise, vectors_of
 from onnxc.tuned.scalar_depthwise import Sliding
 from onnxc.tuned.scalar_windows import Windows
 from onnxc.tuned.winograd import Winograd, height_of
 
 HEAVY: Final = 8
 """Operations of an epilogue from which it is not written out for each sum of a tile."""
-WORDS: Final = re.compile(r"\b(v[fmu](?:_\w+)?|LANES|UNROLL|PREFETCH|TUNED|INLINE)\b")
+WORDS: Final = re.compile(r"\b(v[dfmu](?:_\w+)?|LANES|DOUBLES|UNROLL|PREFETCH|TUNED|INLINE)\b")
+
+CALLED: Final = re.compile(r"\b(\w+)\(")
 
 
 def in_variant(text: str, variant: Variant, functions: Sequence[str] = ()) -> str:
@@ -70,6 +74,18 @@ def sections(
     return found
 
 
+def _of_doubles(text: str) -> str:
+    """A kernel that is written for floats, for doubles."""
+    for word, double in (
+        (r"vf(_\w+)?", r"vd\1"),
+        ("float", "double"),
+        ("LANES", "DOUBLES"),
+        (r"0\.0f", "0.0"),
+    ):
+        text = re.sub(rf"\b{word}\b", double, text)
+    return text
+
+
 def _words(lanes: int, variant: Variant, kernels: str) -> str:
     """The types, and the functions that the kernels call or that these call."""
     integers = integer_words(lanes, variant, kernels)
@@ -77,13 +93,16 @@ def _words(lanes: int, variant: Variant, kernels: str) -> str:
     called = [f for f in FUNCTIONS if re.search(rf"vf_{f}{variant.suffix}\(", kernels)]
     words = f"{render('vector.c.j2', lanes=lanes)}\n{vector_functions(called)}"
     text = "\n".join(map(wrapped, in_variant(words, variant).split("\n")))
+    if re.search(r"\bonnxc_vd_", kernels):
+        doubles = render("vector_double.c.j2", lanes=lanes)
+        text = "\n".join(map(wrapped, in_variant(doubles, variant).split("\n"))) + "\n" + text
     types, *functions = re.split(r"\n\n(?=/\*|static)", text.rstrip())
-    needed, kept = kernels + integers, []
+    needed, kept = {*CALLED.findall(kernels + integers)}, []
     for function in reversed(functions):
         name = re.search(r"(\w+)\(", function.partition("static")[2].partition("(")[0] + "(")
-        if name and re.search(rf"\b{name[1]}\(", needed):
+        if name and name[1] in needed:
             kept.append(function)
-            needed += function
+            needed.update(CALLED.findall(function))
     return "\n\n".join([types.rstrip(), *reversed(kept)]) + f"\n\n{integers}".rstrip() + "\n"
 
 
@@ -105,7 +124,8 @@ def tile_texts(step: Micro, target: Target) -> list[str]:
     """What is computed at once, "14 x 32 floats", for each variant of a target where it differs."""
     match step.parameters:
         case Contraction() as parameters:
-            tiles = ((tile_of(parameters, variant), variant) for variant in target.variants)
+            widths = [_of_elements(variant, parameters) for variant in target.variants]
+            tiles = ((tile_of(parameters, variant), variant) for variant in widths)
             found = [
                 f"{tile.rows * tile.columns} x {VECTORS * variant.lanes}" for tile, variant in tiles
             ]
@@ -113,6 +133,8 @@ def tile_texts(step: Micro, target: Target) -> list[str]:
             found = [f"{pixels_of(parameters, v)} x {v.lanes}" for v in target.variants]
         case Winograd() as parameters:
             found = [f"{height_of(parameters, v)} x {VECTORS * v.lanes}" for v in target.variants]
+        case Rowwise() as parameters:
+            found = [f"{vectors_of(parameters, v) * v.lanes}" for v in target.variants]
         case Windows() as parameters:
             found = [f"{parameters.pixels} x {parameters.lanes}"]
         case Sliding() as parameters:
@@ -122,7 +144,10 @@ def tile_texts(step: Micro, target: Target) -> list[str]:
             return [f"{parameters.band} of {parameters.parts[-1].rows} rows"]
         case _:
             found = []
-    return [*dict.fromkeys(f"{text} floats" for text in found)]
+    unit = "floats"
+    if isinstance(step.parameters, Contraction) and step.parameters.dtype is not FLOAT:
+        unit = "doubles"
+    return [*dict.fromkeys(f"{text} {unit}" for text in found)]
 
 
 def _contraction(step: Micro, function: str, comment: Sequence[str], variant: Variant) -> str:
@@ -137,20 +162,32 @@ def _contraction(step: Micro, function: str, comment: Sequence[str], variant: Va
         }
         return vector_lines(step.epilogue, step.total, loads)
 
-    return render(
+    variant = _of_elements(variant, parameters)
+    tile, kinds = tile_of(parameters, variant), _kinds(parameters.lanes, variant)
+    text = render(
         "kernels/contraction.c.j2",
         function=function,
         comment=comment,
         p=parameters,
-        tile=tile_of(parameters, variant),
+        tile=tile,
+        span=span_of(parameters, tile),
+        width=kinds[0][0],
         lanes=variant.lanes,
         operands=operands,
         parameters="".join(f"const float *restrict {name}, " for name in operands),
         epilogue=epilogue,
         heavy=operations_in(step.epilogue, step.total) > HEAVY,
-        kinds=_kinds(parameters.lanes, variant),
+        kinds=kinds,
         block_offset=_block_offset(parameters),
     )
+    return text if parameters.dtype is FLOAT else _of_doubles(text)
+
+
+def _of_elements(variant: Variant, parameters: Contraction) -> Variant:
+    """With as many lanes as a vector has of the kernel's elements."""
+    if parameters.dtype is FLOAT:
+        return variant
+    return replace(variant, lanes=max(1, variant.lanes // 2))
 
 
 def _depthwise(step: Micro, function: str, comment: Sequence[str], variant: Variant) -> str:
@@ -232,6 +269,27 @@ def _transpose(step: Micro, function: str, comment: Sequence[str], _variant: Var
 def _byte_transpose(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
     values = {"function": function, "comment": comment, "p": step.parameters}
     return render("kernels/byte_transpose.c.j2", **values)
+
+
+def _rowwise(step: Micro, function: str, comment: Sequence[str], variant: Variant) -> str:
+    parameters: Rowwise = step.parameters
+    names, loads, calls = operand_names(step), {}, ""
+    for load, name, steps in zip(step.addends, names, parameters.addends, strict=True):
+        place = f"vf_load({name} + n + q * LANES)" if steps.lane else f"vf_set({name}[0])"
+        loads[load] = place
+        terms = [f"i{n} * {stride}" for n, stride in enumerate(steps.outer) if stride]
+        terms += [str(steps.start)] if steps.start else []
+        calls += " + ".join([name, *terms]) + ", "
+    return render(
+        "kernels/rowwise.c.j2",
+        function=function,
+        comment=comment,
+        p=parameters,
+        vectors=vectors_of(parameters, variant),
+        parameters="".join(f"const float *restrict {name}, " for name in names),
+        calls=calls,
+        epilogue=vector_lines(step.epilogue, step.total, loads),
+    )
 
 
 def _winograd(step: Micro, function: str, comment: Sequence[str], variant: Variant) -> str:
@@ -358,6 +416,7 @@ RENDERERS: Final[dict[str, Callable[..., Any]]] = {
     "integer_depthwise": integer_depthwise_text,
     "integer_product": integer_product_text,
     "recurrent": _recurrent,
+    "rowwise": _rowwise,
     "transpose": _transpose,
     "winograd": _winograd,
     **scalar.RENDERERS,

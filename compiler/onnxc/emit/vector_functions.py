@@ -24,7 +24,9 @@ WORDS: Final = {
 }
 """What templates/vector.c.j2 has already."""
 _COMMENT: Final = re.compile(r"\s*(?:/\*.*?\*/\n)?", re.DOTALL)
-_BRANCH: Final = re.compile(r"\b(?:if|for|while|return [^;]*\?|sqrtf|fmodf|isnan|isinf)\b|&&|\|\|")
+_REFUSED: Final = re.compile(
+    r"\b(?:if|for|while|return [^;]*\?|sqrtf|fmodf|isnan|isinf|double)\b|&&|\|\|"
+)
 _CALL: Final = re.compile(r"\bonnxc_\w+(?=\()")
 _FLOAT: Final = r"-?\d[\d.]*(?:e[-+]?\d+)?f"
 _CHANGES: Final = tuple(
@@ -47,7 +49,7 @@ _CHANGES: Final = tuple(
 def vector_functions(names: Iterable[str]) -> str:
     """The functions vf_<name>, and what they call, callees first.
 
-    Raises ValueError for a function whose text has a branch or calls a library.
+    Raises ValueError for a function whose text has a branch or a double or calls a library.
     """
     found: dict[str, str] = {}
     for name in names:
@@ -70,8 +72,8 @@ def _add(name: str, known: Mapping[str, str], found: dict[str, str]) -> None:
     for callee in dict.fromkeys(_CALL.findall(code)):
         if callee != name:
             _add(callee, known, found)
-    if _BRANCH.search(code):
-        raise ValueError(f"{name} has a branch or calls a library")
+    if _REFUSED.search(code):
+        raise ValueError(f"{name} has a branch or a double or calls a library")
     code = _CALL.sub(lambda call: vector_name(call[0]), code)
     for pattern, replacement in _CHANGES:
         code = pattern.sub(replacement, code)

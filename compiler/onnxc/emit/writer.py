@@ -24,9 +24,11 @@ from onnxc.expression import (
     Index,
     literal,
 )
-from onnxc.summation import SHORT, fold_lanes, summation
+from onnxc.summation import IN_ORDER, SHORT, fold_lanes, summation
 from onnxc.traversal import axes_read, walk
 
+LONG: Final = 1024
+"""Elements whose largest is found in many lanes; with NaNs, the lanes of fewer count themselves."""
 LONGEST_TEXT: Final = 60
 """A longer expression is given a name, so that lines stay readable."""
 
@@ -179,10 +181,16 @@ def _lanes(fold: Fold, axis: Axis | None, block: Block | None) -> int:
     """Of a product along its own axes there are none: its bits are those of the loops' order."""
     if axis is not None:
         return block.lanes if block else 0
+    if fold.hint == IN_ORDER:
+        return 0
     if _is_float_sum(fold):
         return fold_lanes(fold)
     extreme = fold.operation in ("max", "min") and fold.dtype.kind == "float"
-    return fold_lanes(fold) if extreme and fold.axes[-1].extent > SHORT else 0
+    if not extreme or fold.axes[-1].extent <= SHORT:
+        return 0
+    lanes = fold_lanes(fold)
+    narrow = fold.hint != "numbers" and lanes > SHORT and fold.axes[-1].extent < LONG
+    return lanes // 2 if narrow else lanes
 
 
 def _unguarded(fold: Fold, axis: Axis) -> tuple[Expr, list[tuple[Index, Extent]]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -36,7 +37,7 @@ def declared_shape(declared: Declared, position: int = 0) -> Shape:
     output = declared[position]
     if output is None:
         fact = f"the shape of output {position} depends on what is known only at run time"
-        raise RefusalError(fact, "declare the output's shape")
+        raise RefusalError(Kind.SHAPE_UNKNOWN, fact, "declare the output's shape")
     return output.shape
 
 

@@ -7,6 +7,7 @@ from functools import reduce
 from operator import mul
 from typing import Final
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import INT64
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -33,7 +34,11 @@ _ORDERS: Final = ("DCR", "CRD")
 
 def _check(input: Tensor, blocksize: int, mode: str) -> None:
     if input.rank != 4 or blocksize < 1:
-        raise RefusalError(f"blocks of {blocksize} in {input.rank} dimensions", "take 4 dimensions")
+        raise RefusalError(
+            Kind.OPERAND_RANK,
+            f"blocks of {blocksize} in {input.rank} dimensions",
+            "take 4 dimensions",
+        )
     require_choice("mode", mode, _ORDERS)
 
 
@@ -43,7 +48,9 @@ def depth_to_space(input: Tensor, *, blocksize: int, mode: str) -> Tensor:
     batch, channels, height, width = input.shape
     rest, left = divmod(channels, blocksize**2)
     if left:
-        raise RefusalError(f"{channels} channels are no blocks of {blocksize} by {blocksize}")
+        raise RefusalError(
+            Kind.BLOCKS, f"{channels} channels are no blocks of {blocksize} by {blocksize}"
+        )
     if mode == "DCR":
         shape, order = (batch, blocksize, blocksize, rest, height, width), (0, 3, 4, 1, 5, 2)
     else:
@@ -57,7 +64,9 @@ def space_to_depth(input: Tensor, *, blocksize: int, mode: str) -> Tensor:
     _check(input, blocksize, mode)
     batch, channels, height, width = input.shape
     if height % blocksize or width % blocksize:
-        raise RefusalError(f"{height} by {width} are no blocks of {blocksize} by {blocksize}")
+        raise RefusalError(
+            Kind.BLOCKS, f"{height} by {width} are no blocks of {blocksize} by {blocksize}"
+        )
     rows, columns = height // blocksize, width // blocksize
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     apart = input.reshape((batch, channels, rows, blocksize, columns, blocksize))
@@ -78,7 +87,7 @@ def col2im(
     """Blocks are added up in an image with its padding, of which the result is a window."""
     if input.rank != 3 or input.dtype.kind not in ("float", "signed", "unsigned"):
         fact = f"{input.dtype.name} of {input.rank} dimensions is not supported"
-        raise RefusalError(fact, "take numbers of 3 dimensions")
+        raise RefusalError(Kind.TYPE_NOT_SUPPORTED, fact, "take numbers of 3 dimensions")
     image = image_shape if isinstance(image_shape, tuple) else declared_shape(declared)[2:]
     rank = len(image)
     step, spread = tuple(strides or (1,) * rank), tuple(dilations or (1,) * rank)
@@ -86,7 +95,7 @@ def col2im(
     sizes = (len(step), len(spread), len(around) / 2)
     if rank == 0 or sizes != (rank,) * 3 or min(*step, *spread) < 1 or min(around) < 0:
         fact = f"strides {step}, dilations {spread} and pads {around} do not fit {rank} dimensions"
-        raise RefusalError(fact)
+        raise RefusalError(Kind.ENTRY_COUNT, fact)
     padded = tuple(n + around[d] + around[d + rank] for d, n in enumerate(image))
     if isinstance(block_shape, tuple):
         whole_image = _added_up(input, block_shape, padded, step, spread)
@@ -102,12 +111,12 @@ def _added_up(input: Tensor, block: Ints, image: Ints, step: Ints, spread: Ints)
     rank, (batch, columns, blocks) = len(image), input.shape
     fact = f"{columns} by {blocks} are no blocks of {list(block)} in {list(image)}"
     if len(block) != rank or min(block) < 1:
-        raise RefusalError(fact)
+        raise RefusalError(Kind.BLOCKS, fact)
     sides = zip(image, block, step, spread, strict=True)
     grid = tuple((n - d * (b - 1) - 1) // s + 1 for n, b, s, d in sides)
     channels, left = divmod(columns, math.prod(block))
     if left or min(grid) < 0 or math.prod(grid) != blocks:
-        raise RefusalError(fact)
+        raise RefusalError(Kind.BLOCKS, fact)
     source = input.reshape((batch, channels, *block, *grid))
     first, second, *walks = (along(axis) for axis in source.axes)
     inside, corner = walks[:rank], walks[rank:]
@@ -138,7 +147,7 @@ def _added_up_by(
     rank, (batch, columns, blocks) = len(image), input.shape
     fact = f"{columns} by {blocks} are no blocks in {channels} by {list(image)}"
     if channels < 1 or columns % channels or block.shape != (rank,) or min(image) < 1:
-        raise RefusalError(fact)
+        raise RefusalError(Kind.BLOCKS, fact)
     inside = columns // channels
     extents = table(image), table(step), table(spread)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onnxc.conversion import CONVERTIBLE
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BY_CODE, ElementType
 from onnxc.errors import RefusalError
 from onnxc.op import op
@@ -14,7 +15,11 @@ from onnxc.tensor import Tensor
 @op("Cast", exact=True)
 def cast(input: Tensor, *, to: int, saturate: int | None, round_mode: str | None) -> Tensor:
     if to not in BY_CODE:
-        raise RefusalError(f"`to` is {to}, which is no element type", "see TensorProto.DataType")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE,
+            f"`to` is {to}, which is no element type",
+            "see TensorProto.DataType",
+        )
     return converted(input, BY_CODE[to], saturate, round_mode)
 
 
@@ -33,9 +38,13 @@ def converted(
         return tensor
     for dtype in (tensor.dtype, target):
         if dtype not in CONVERTIBLE:
-            raise RefusalError(f"a cast of {tensor.dtype} to {target} is not supported")
+            raise RefusalError(
+                Kind.CAST_NOT_SUPPORTED, f"a cast of {tensor.dtype} to {target} is not supported"
+            )
     if target.packed and tensor.dtype.kind not in ("signed", "unsigned", "bool"):
-        raise RefusalError(f"a cast of {tensor.dtype} to {target} is not supported yet")
+        raise RefusalError(
+            Kind.CAST_NOT_SUPPORTED, f"a cast of {tensor.dtype} to {target} is not supported yet"
+        )
     require_choice("round_mode", round_mode or "up", ROUND_MODES)
     if target.kind != "bits":
         return tensor.cast(target)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BY_NAME, INT64, INT64_MAX
 from onnxc.errors import RefusalError
 from onnxc.op import op
@@ -39,7 +40,9 @@ def constant_(
     ]
     given = [(name, form) for name, form in forms if form is not None]
     if len(given) != 1:
-        raise RefusalError(f"has {len(given)} value attributes", "give exactly one")
+        raise RefusalError(
+            Kind.ATTRIBUTES_CONFLICT, f"has {len(given)} value attributes", "give exactly one"
+        )
     if value is not None:
         return constant(values_of(value), element_type_of(value.dtype))
     (name, form) = given[0]
@@ -56,5 +59,8 @@ def constant_(
 def size(data: Tensor) -> Tensor:
     """The number of elements, which needs the shape only: no data is read."""
     if data.elements > INT64_MAX:
-        raise RefusalError(f"the input has {data.elements} elements, more than an int64 can say")
+        raise RefusalError(
+            Kind.TENSOR_TOO_LARGE,
+            f"the input has {data.elements} elements, more than an int64 can say",
+        )
     return constant(np.asarray(data.elements, np.int64), INT64)

@@ -10,6 +10,7 @@ from operator import mul
 from typing import Final
 
 from onnxc.centred import centred
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
 from onnxc.expression import Apply, Const, Expr, Index, Load, fold
 from onnxc.op import op
@@ -48,7 +49,9 @@ def gemm(
         return product
     if not broadcasts_to(C.shape, product.shape):
         fact = f"C of shape {list(C.shape)} does not broadcast to {list(product.shape)}"
-        raise RefusalError(fact, "its dimensions must be those of the product, or 1")
+        raise RefusalError(
+            Kind.SHAPES_DO_NOT_BROADCAST, fact, "its dimensions must be those of the product, or 1"
+        )
     addend = operand(_scaled(C, "beta", beta), product.elements // max(1, C.elements))
     return elementwise(lambda a, c: a + c, product, addend)
 
@@ -65,7 +68,7 @@ def einsum(*Inputs: Tensor, equation: str) -> Tensor:
 def matrix_product(A: Tensor, B: Tensor) -> Tensor:
     """numpy.matmul, in the type of the elements; an operand of one dimension loses it."""
     if A.rank == 0 or B.rank == 0:
-        raise RefusalError("an operand is a scalar", "multiply with Mul")
+        raise RefusalError(Kind.OPERAND_RANK, "an operand is a scalar", "multiply with Mul")
     batch = _numbered(max(A.rank, B.rank) - 2)
     left = ("k",) if A.rank == 1 else (*_last(batch, A.rank - 2), "m", "k")
     right = ("k",) if B.rank == 1 else (*_last(batch, B.rank - 2), "k", "n")
@@ -160,7 +163,10 @@ def _extents(terms: Iterable[Term]) -> dict[str, int]:
         for label, extent in zip(term.labels, term.tensor.shape, strict=True):
             before = found.get(label, 1)
             if 1 not in (before, extent) and before != extent:
-                raise RefusalError(f"a dimension is {before} in one operand, {extent} in another")
+                raise RefusalError(
+                    Kind.INNER_DIMENSIONS,
+                    f"a dimension is {before} in one operand, {extent} in another",
+                )
             found[label] = extent if before == 1 else before
     return found
 
@@ -168,7 +174,9 @@ def _extents(terms: Iterable[Term]) -> dict[str, int]:
 def _check_same_length(label: str, terms: Sequence[Term]) -> None:
     lengths = [term.tensor.shape[term.labels.index(label)] for term in terms]
     if len(set(lengths)) > 1:
-        raise RefusalError(f"the inner dimensions are {lengths[0]} and {lengths[1]}")
+        raise RefusalError(
+            Kind.INNER_DIMENSIONS, f"the inner dimensions are {lengths[0]} and {lengths[1]}"
+        )
 
 
 def _scaled(tensor: Tensor, name: str, factor: float) -> Tensor:
@@ -178,7 +186,7 @@ def _scaled(tensor: Tensor, name: str, factor: float) -> Tensor:
         return elementwise(lambda value: value * factor, tensor)
     if not float(factor).is_integer():
         fact = f"{name} is {factor:g}, and the elements are integers"
-        raise RefusalError(fact, "give a whole number")
+        raise RefusalError(Kind.ATTRIBUTE_VALUE, fact, "give a whole number")
     number = int(factor) % 2**tensor.dtype.bits  # integers wrap
     if tensor.dtype.kind == "signed" and number >= 2 ** (tensor.dtype.bits - 1):
         number -= 2**tensor.dtype.bits
@@ -199,7 +207,9 @@ def _parsed(equation: str, tensors: Sequence[Tensor]) -> tuple[list[Term], Label
     left, arrow, right = equation.replace(" ", "").partition("->")
     texts = left.split(",")
     if len(texts) != len(tensors):
-        raise RefusalError(f"'{equation}' has {len(texts)} terms for {len(tensors)} operands")
+        raise RefusalError(
+            Kind.EINSUM_EQUATION, f"'{equation}' has {len(texts)} terms for {len(tensors)} operands"
+        )
     pairs = zip(texts, tensors, strict=True)
     terms = [Term(tensor, _labels(text, tensor.rank, equation)) for text, tensor in pairs]
     used = [label for term in terms for label in term.labels]
@@ -211,7 +221,7 @@ def _parsed(equation: str, tensors: Sequence[Tensor]) -> tuple[list[Term], Label
     output = _labels(right, len(_letters(right)) + len(ellipsis) * ("..." in right), equation)
     if len(set(output)) < len(output) or not set(output) <= set(used):
         fact = f"the result of '{equation}' repeats a letter, or has one that no operand has"
-        raise RefusalError(fact)
+        raise RefusalError(Kind.EINSUM_EQUATION, fact)
     return terms, output
 
 
@@ -228,10 +238,12 @@ def _labels(text: str, rank: int, equation: str) -> Labels:
     letters = _letters(text)
     hidden = rank - len(letters)
     if not all(letter.isascii() and letter.isalpha() for letter in letters):
-        raise RefusalError(f"'{equation}' is no equation of letters, commas, '...' and '->'")
+        raise RefusalError(
+            Kind.EINSUM_EQUATION, f"'{equation}' is no equation of letters, commas, '...' and '->'"
+        )
     if hidden < 0 or (hidden > 0 and "..." not in text):
         fact = f"the term '{text}' of '{equation}' has {len(letters)} letters"
-        raise RefusalError(f"{fact} for {rank} dimensions")
+        raise RefusalError(Kind.EINSUM_EQUATION, f"{fact} for {rank} dimensions")
     before, _, after = text.partition("...")
     return (*before, *_numbered(hidden), *after)
 

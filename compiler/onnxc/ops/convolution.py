@@ -5,12 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import product as combinations
+
+import numpy as np
 
 from onnxc.centred import centred
-from onnxc.dtypes import INT64
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
-from onnxc.expression import Buffer, Expr, Index, Load, along, apply, at, cast, guard
+from onnxc.expression import (
+    Buffer,
+    Expr,
+    Index,
+    Load,
+    along,
+    apply,
+    at,
+    guard,
+)
 from onnxc.kernel import Loops, define
 from onnxc.op import Ints, op
 from onnxc.ops.checks import require_choice, require_shape
@@ -64,7 +74,7 @@ def check_kernel(kernel_shape: Ints | None, W: Tensor) -> None:
     """The attribute says nothing new, so it must not say anything else."""
     if kernel_shape is not None and tuple(kernel_shape) != W.shape[2:]:
         fact = f"kernel_shape is {list(kernel_shape)}, but W has {list(W.shape[2:])}"
-        raise RefusalError(fact, "remove the attribute")
+        raise RefusalError(Kind.OPERAND_SHAPE, fact, "remove the attribute")
 
 
 def check_groups(X: Tensor, inputs: int, outputs: int, group: int) -> None:
@@ -74,7 +84,9 @@ def check_groups(X: Tensor, inputs: int, outputs: int, group: int) -> None:
             f"X has {X.shape[1]} channels, W takes {inputs} a group and makes {outputs},"
             f" and there are {group} groups"
         )
-        raise RefusalError(fact, "make the channels a multiple of the groups")
+        raise RefusalError(
+            Kind.CHANNELS_AND_GROUPS, fact, "make the channels a multiple of the groups"
+        )
 
 
 def with_bias(result: Tensor, B: Tensor | None) -> Tensor:
@@ -164,11 +176,16 @@ class Spread:
     output: int
 
     @property
+    def reach(self) -> int:
+        """Elements from the first tap to the last one."""
+        return reach(self.kernel, self.dilation)
+
+    @property
     def taps(self) -> int:
         """Of the kernel, those that may meet one element of the result."""
         if self.stride == 1:
             return self.kernel
-        return -(-reach(self.kernel, self.dilation) // self.stride)
+        return -(-self.reach // self.stride)
 
     @property
     def blocks(self) -> int:
@@ -184,7 +201,7 @@ class Spread:
             element = block + step * -self.dilation
             return element, step, [(element, self.input)]
         element, place = block + step * -1, rest + step * self.stride
-        bounds = [(element, self.input), (place, reach(self.kernel, self.dilation))]
+        bounds = [(element, self.input), (place, self.reach)]
         if self.dilation == 1:
             return element, place, bounds
         between = dynamic(apply("remainder", at(place), self.dilation))
@@ -249,12 +266,12 @@ def _cuts(
     elif mode in SAME:
         if any(more):
             fact = f"has both auto_pad {mode} and output_padding, of which each fixes the size"
-            raise RefusalError(fact, "give output_shape or pads")
+            raise RefusalError(Kind.ATTRIBUTES_CONFLICT, fact, "give output_shape or pads")
         sizes = tuple(min(spatial[d] * strides[d], whole[d]) for d in range(rank))
     else:
         given = begin_end_pads(pads, rank) if mode == "NOTSET" else [(0, 0)] * rank
         if any(sum(pair) > size for pair, size in zip(given, whole, strict=True)):
-            raise RefusalError(f"pads {list(pads or ())} cut off more than there is")
+            raise RefusalError(Kind.PADS, f"pads {list(pads or ())} cut off more than there is")
         return [(begin, whole[d] - begin - end) for d, (begin, end) in enumerate(given)]
     side = "SAME_UPPER" if mode == "SAME_UPPER" else "SAME_LOWER"
     return [(split_padding(max(0, whole[d] - size), side)[0], size) for d, size in enumerate(sizes)]
@@ -267,7 +284,9 @@ def _transposed(
     channels, size = W.shape[:2]
     if group < 1 or X.shape[1] != channels or channels % group:
         fact = f"X has {X.shape[1]} channels, W takes {channels}, in {group} groups"
-        raise RefusalError(fact, "make the channels a multiple of the groups")
+        raise RefusalError(
+            Kind.CHANNELS_AND_GROUPS, fact, "make the channels a multiple of the groups"
+        )
     inputs, filters = channels // group, size * group
     if B is not None:
         require_shape("the bias", B, (filters,))
@@ -297,6 +316,8 @@ def _transposed(
     if 0 in (*X.shape, *W.shape):
         shape = (X.shape[0], filters, *(spread.output for spread in spreads))
         return with_bias(full(shape, zero(X.dtype)), B)
+    if all(spread.stride == 1 for spread in spreads) and _is_finite(W):
+        return with_bias(_turned(X, W, spreads, group), B)
     split = tuple(n for spread in spreads for n in (spread.blocks, spread.stride))
     whole = grouped(X.shape[0], filters, group, split, element)
     joined = whole.reshape(
@@ -310,90 +331,37 @@ def _transposed(
     )
 
 
-@op("DeformConv")
-def deform_conv(
-    X: Tensor,
-    W: Tensor,
-    offset: Tensor,
-    B: Tensor | None,
-    mask: Tensor | None,
-    *,
-    dilations: Ints | None,
-    group: int,
-    kernel_shape: Ints | None,
-    offset_group: int,
-    pads: Ints | None,
-    strides: Ints | None,
-) -> Tensor:
-    """Every tap reads X where `offset` moves it, between elements by linear interpolation."""
-    check_kernel(kernel_shape, W)
-    windows = sliding_windows(X.shape[2:], W.shape[2:], strides, dilations, pads, None)
-    kernel, outputs = kernel_extents(windows), output_extents(windows)
-    if offset_group < 1 or X.shape[1] % offset_group:
-        fact = f"X has {X.shape[1]} channels in {offset_group} offset groups"
-        raise RefusalError(fact, "make the channels a multiple of the groups")
-    points = offset_group * math.prod(kernel)
-    require_shape("offset", offset, (X.shape[0], points * len(windows), *outputs))
-    if mask is not None:
-        require_shape("mask", mask, (X.shape[0], points, *outputs))
-    filters, inputs = W.shape[:2]
-    check_groups(X, inputs, filters, group)
-    samples = _samples(X, offset, mask, windows, offset_group)
-    weights = operand(W, X.shape[0] * math.prod(outputs), "the weights")
+def _is_finite(tensor: Tensor) -> bool:
+    """Whether it is known to be, so that its products with padding are zero."""
+    buffer = tensor.buffer
+    data = None if buffer is None or tensor.dtype.kind != "float" else buffer.data
+    return data is not None and bool(np.isfinite(data).all())
+
+
+def _turned(X: Tensor, W: Tensor, spreads: Sequence[Spread], group: int) -> Tensor:
+    """With strides of 1: a convolution by the filters turned around, of X with padding."""
+    inputs, size = W.shape[0] // group, W.shape[1]
+    source = X.stored("the input") if _is_computed(X) else X
+    outputs = tuple(spread.output for spread in spreads)
 
     def element(n: Index, block: Index, m: Index, *places: Index) -> Expr:
         def product(*offsets: Index) -> Expr:
-            c, *taps = offsets
-            sample = samples[[n, block * inputs + c, *taps, *places]]
-            return sample * weights[[m, c, *taps]]
+            c, *steps = offsets
+            channel = block * inputs + c
+            filter_ = m if group == 1 else m + block * -size
+            triples = list(zip(spreads, places, steps, strict=True))
+            elements = [
+                place + step * spread.dilation + (spread.begin - spread.reach + 1)
+                for spread, place, step in triples
+            ]
+            taps = [step * -1 + (spread.kernel - 1) for spread, _, step in triples]
+            value = guarded(source, [n, channel, *elements], zero(X.dtype))
+            return value * W[[channel, filter_, *taps]]
 
-        return sum_of_products((inputs, *kernel), product, X)
+        lengths = (inputs, *(spread.kernel for spread in spreads))
+        return sum_of_products(lengths, product, X, "convolution")
 
-    return with_bias(grouped(X.shape[0], filters, group, outputs, element), B)
-
-
-def _samples(
-    X: Tensor, offset: Tensor, mask: Tensor | None, windows: Sequence[Window], offset_group: int
-) -> Tensor:
-    """What each tap of each window reads: (N, C, *kernel, *outputs), stored."""
-    rank, size = len(windows), X.shape[1] // offset_group
-    kernel, outputs = kernel_extents(windows), output_extents(windows)
-    source = operand(X, math.prod(kernel), "the input")
-
-    def element(n: Index, block: Index, c: Index, *rest: Index) -> Expr:
-        taps, places = rest[:rank], rest[rank:]
-        point = block
-        for tap, extent in zip(taps, kernel, strict=True):
-            point = point * extent + tap
-        regular = tap_indices(windows, places, taps)
-        position = [
-            cast(at(index), X.dtype) + offset[[n, point * rank + d, *places]]
-            for d, index in enumerate(regular)
-        ]
-        sample = _interpolated(source, [n, block * size + c], position)
-        return sample if mask is None else sample * mask[[n, point, *places]]
-
-    split = compute((X.shape[0], offset_group, size, *kernel, *outputs), element)
-    stored = split.stored("what the taps read")
-    return stored.reshape((X.shape[0], X.shape[1], *kernel, *outputs))
-
-
-def _interpolated(X: Tensor, outer: list[Index], position: Sequence[Expr]) -> Expr:
-    """The weighted elements around a position; those outside of X do not count."""
-    low = [apply("floor", value) for value in position]
-    first = [cast(value, INT64) for value in low]
-    share = [value - base for value, base in zip(position, low, strict=True)]
-    result: Expr = zero(X.dtype)
-    for corner in combinations((0, 1), repeat=len(position)):
-        indices = [
-            dynamic(base + 1 if step else base) for base, step in zip(first, corner, strict=True)
-        ]
-        value = X[[*outer, *indices]]
-        for part, step in zip(share, corner, strict=True):
-            value = value * (part if step else 1 - part)
-        bounds = zip(indices, X.shape[2:], strict=True)
-        result = result + guard(bounds, value, zero(X.dtype))
-    return result
+    return grouped(X.shape[0], size * group, group, outputs, element)
 
 
 @op("CausalConvWithState")

@@ -9,15 +9,33 @@ import inspect
 import math
 from collections.abc import Callable
 from functools import reduce
+from typing import Final
 
-from onnxc.dtypes import BOOL, DOUBLE, FLOAT, INT64, UINT64
+import numpy as np
+
+from onnxc.diagnostics import Kind
+from onnxc.dtypes import BOOL, DOUBLE, FLOAT, INT64, UINT64, numpy_dtype
 from onnxc.errors import RefusalError
-from onnxc.expression import Expr, Status, apply, cast, checked, compare, lift, literal, where
+from onnxc.expression import (
+    Const,
+    Expr,
+    Status,
+    apply,
+    cast,
+    checked,
+    compare,
+    lift,
+    literal,
+    where,
+)
 from onnxc.op import newest_schema, op
 from onnxc.ops.checks import broadcasts_to, require_choice
 from onnxc.tensor import Tensor, elementwise
 
 Element = Callable[..., Expr]
+
+POWERS: Final = (1, 2, 3)
+"""What products give, of at most 1 ulp."""
 
 
 @op("Identity", exact=True)
@@ -170,6 +188,10 @@ def _mod(a: Expr, b: Expr, *, fmod: int) -> Expr:
 
 def _pow(x: Expr, y: Expr) -> Expr:
     """In the type of the base; integers wrap, and have 0 to -1 the greatest integer."""
+    if isinstance(y, Const) and (is_float(x) or y.dtype.kind in ("signed", "unsigned")):
+        factors = float(np.frombuffer(y.raw, numpy_dtype(y.dtype))[0])
+        if factors in POWERS:
+            return reduce(lambda a, b: a * b, [x] * int(factors))
     if is_float(x):
         return apply("pow", x, cast(y, x.dtype))
     if y.dtype.kind in ("float", "half"):
@@ -228,7 +250,11 @@ def prelu(X: Tensor, slope: Tensor) -> Tensor:
     """The slope broadcasts to X, X never to the slope."""
     if not broadcasts_to(slope.shape, X.shape):
         fact = f"the slope {list(slope.shape)} does not broadcast to X {list(X.shape)}"
-        raise RefusalError(fact, "a slope a channel needs a dimension of 1 for each after it")
+        raise RefusalError(
+            Kind.SHAPES_DO_NOT_BROADCAST,
+            fact,
+            "a slope a channel needs a dimension of 1 for each after it",
+        )
     return elementwise(lambda x, factor: where(x < 0, x * factor, x), X, slope)
 
 
@@ -266,7 +292,9 @@ def clip(input: Tensor, min: Tensor | None, max: Tensor | None) -> Tensor:
     """Min(max, Max(input, min)): where the bounds cross, the greatest; a NaN bound gives NaN."""
     for name, bound in (("min", min), ("max", max)):
         if bound is not None and not broadcasts_to(bound.shape, input.shape):
-            raise RefusalError(f"{name} has shape {list(bound.shape)}", "give a scalar")
+            raise RefusalError(
+                Kind.NOT_ONE_ELEMENT, f"{name} has shape {list(bound.shape)}", "give a scalar"
+            )
     bounded = input
     if min is not None:
         bounded = elementwise(lambda x, least: apply("max", x, least), bounded, min)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, FLOAT, INT32, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.evaluate import constant_value
@@ -170,7 +171,9 @@ def _check_extents(indices: Shape, data: Shape, axis: int) -> None:
     if len(indices) != len(data) or any(
         some > all_ for d, (some, all_) in enumerate(zip(indices, data, strict=True)) if d != axis
     ):
-        raise RefusalError(f"indices of {list(indices)} do not fit data of {list(data)}")
+        raise RefusalError(
+            Kind.INDICES_SHAPE, f"indices of {list(indices)} do not fit data of {list(data)}"
+        )
 
 
 @op("GatherND", exact=True)
@@ -184,7 +187,7 @@ def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int) -> Tensor:
         or indices.shape[:batch_dims] != data.shape[:batch_dims]
     ):
         fact = f"indices of {list(indices.shape)} do not fit data of {list(data.shape)}"
-        raise RefusalError(fact)
+        raise RefusalError(Kind.INDICES_SHAPE, fact)
     shape = (*indices.shape[:last], *data.shape[rest:])
     elements = math.prod(shape)
     if data.elements == 0 or elements == 0:
@@ -210,7 +213,7 @@ def scatter_elements(
     if updates.elements == 0:
         return data
     if data.elements == 0:
-        raise RefusalError("updates a tensor that has no elements")
+        raise RefusalError(Kind.NO_ELEMENTS, "updates a tensor that has no elements")
     places = places_of(_one_each(indices), (data.shape[chosen],), 1)
 
     def where_to(walks: Sequence[Index]) -> list[Index]:
@@ -225,12 +228,12 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     last = indices.rank - 1
     length = indices.shape[last]
     if length > data.rank:
-        raise RefusalError(f"indices of {length} for {data.rank} dimensions")
+        raise RefusalError(Kind.INDICES_SHAPE, f"indices of {length} for {data.rank} dimensions")
     require_shape("updates", updates, (*indices.shape[:last], *data.shape[length:]))
     if updates.elements == 0:
         return data
     if data.elements == 0:
-        raise RefusalError("updates a tensor that has no elements")
+        raise RefusalError(Kind.NO_ELEMENTS, "updates a tensor that has no elements")
     readers = updates.elements // math.prod(indices.shape[:last])
     places = places_of(indices, data.shape[:length], readers)
 
@@ -262,7 +265,9 @@ def scattered(
         wide = scattered(data.cast(FLOAT), updates.cast(FLOAT), where_to, reduction)
         return wide.cast(dtype)
     if accumulate and dtype.kind in ("complex", "string", "bits"):
-        raise RefusalError(f"reduction {reduction} of {dtype.name} is not supported")
+        raise RefusalError(
+            Kind.TYPE_NOT_SUPPORTED, f"reduction {reduction} of {dtype.name} is not supported"
+        )
     if accumulate and dtype is BOOL:
         accumulate = _LOGICAL[accumulate]
     out = Buffer("", data.shape, dtype, "workspace")
@@ -284,11 +289,13 @@ def tensor_scatter(
     chosen = positive_axis(axis, past_cache.rank)
     require_choice("mode", mode, ("linear", "circular"))
     if chosen == 0:
-        raise RefusalError("axis is that of the batch")
+        raise RefusalError(Kind.ATTRIBUTE_VALUE, "axis is that of the batch")
     extent, length = past_cache.shape[chosen], update.shape[chosen]
     fitting = (*past_cache.shape[:chosen], length, *past_cache.shape[chosen + 1 :])
     if update.shape != fitting or length > extent:
-        raise RefusalError(f"{list(update.shape)} does not fit {list(past_cache.shape)}")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE, f"{list(update.shape)} does not fit {list(past_cache.shape)}"
+        )
     if update.elements == 0:
         return past_cache
     if write_indices is None:

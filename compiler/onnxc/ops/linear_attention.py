@@ -85,12 +85,18 @@ class _Recurrence:
         counter = Buffer("", (), INT64, "workspace")
         now = dynamic(load(counter, ()))
         new = self._next(of_buffer(state), now)
-        read = self._read(of_buffer(following), now)
-        first, *others = map(along, read.axes)
-        role = "what this time gives"
+        # Both by themselves: tuned kernels read and store nothing at run-time places.
+        query = Buffer("", (batch, heads, group, self.q.shape[4]), self.q.dtype, "workspace")
+        given = Buffer("", (batch, heads, group, d_v), self.q.dtype, "workspace")
+        asked = compute(query.shape, lambda b, h, g, i: self.q[[b, h, g, now, i]])
+        read = self._read(of_buffer(following), of_buffer(query))
+        found = of_buffer(given)
+        first, *others = map(along, found.axes)
         body: tuple[Step, ...] = (
             part(following, new, "the state"),
-            Loops(result, (first, now, *others), read.axes, read.value, role=role),
+            part(query, asked, "the query"),
+            part(given, read, "what this time gives"),
+            Loops(result, (first, now, *others), found.axes, found.value, role="among all times"),
         )
         count = Buffer("", (), INT64, "constant", np.asarray(times, np.int64))
         zeros = full(result.shape, zero(result.dtype))
@@ -129,16 +135,16 @@ class _Recurrence:
 
         return compute(before.shape, element)
 
-    def _read(self, state: Tensor, now: Index) -> Tensor:
-        batch, heads, d_k, d_v = state.shape
+    def _read(self, state: Tensor, query: Tensor) -> Tensor:
+        d_k = state.shape[2]
 
         def element(b: Index, h: Index, g: Index, j: Index) -> Expr:
             total = fold(
                 "sum",
                 [d_k],
-                lambda i: self.q[[b, h, g, now, i]] * state[[b, h, i, j]],
+                lambda i: query[[b, h, g, i]] * state[[b, h, i, j]],
                 "contraction",
             )
             return total * self.scale
 
-        return compute((batch, heads, self.q.shape[2], d_v), element)
+        return compute((*query.shape[:3], state.shape[3]), element)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, INT64
 from onnxc.errors import RefusalError
 from onnxc.expression import Checked, Expr, Index, Status, compare, literal, where
@@ -44,7 +45,9 @@ def softmax_cross_entropy_loss(
     reduction: str,
 ) -> tuple[Tensor, Tensor]:
     if scores.rank < 2:
-        raise RefusalError(f"there are no classes in a tensor of {scores.rank} dimensions")
+        raise RefusalError(
+            Kind.OPERAND_RANK, f"there are no classes in a tensor of {scores.rank} dimensions"
+        )
     log_prob = logarithms(scores, 1)
     return _loss(log_prob, _Labels(labels, ignore_index), weights, reduction), log_prob
 
@@ -73,12 +76,14 @@ def _loss(predicted: Tensor, labels: _Labels, weight: Tensor | None, reduction: 
     """Means are by the weights of the samples that count, each 1 if none are given."""
     require_choice("reduction", reduction, REDUCTIONS)
     if predicted.rank < 2:
-        raise RefusalError(f"there are no classes in a tensor of {predicted.rank} dimensions")
+        raise RefusalError(
+            Kind.OPERAND_RANK, f"there are no classes in a tensor of {predicted.rank} dimensions"
+        )
     batch, number, *places = predicted.shape
     require_shape("what names the classes", labels.classes, (batch, *places))
     classes = labels.classes.cast(INT64)
     if number == 0 and classes.elements:
-        raise RefusalError("there are no classes")
+        raise RefusalError(Kind.NO_ELEMENTS, "there are no classes")
     if weight is not None:
         require_shape("the weight", weight, (number,))
         weight = weight.shared("weight of each class")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BY_NAME, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -18,7 +19,7 @@ from onnxc.expression import (
     compare,
     where,
 )
-from onnxc.op import Declared, Ints, op
+from onnxc.op import Declared, Ints, Output, op
 from onnxc.ops.agreement import (
     agreed,
     count,
@@ -29,7 +30,13 @@ from onnxc.ops.agreement import (
     whole,
 )
 from onnxc.ops.assembly import joined
-from onnxc.ops.checks import dimensions, positive_axis, require_shape, type_of_code
+from onnxc.ops.checks import (
+    dimensions,
+    positive_axis,
+    require_rank,
+    require_shape,
+    type_of_code,
+)
 from onnxc.tensor import (
     Shape,
     Tensor,
@@ -48,7 +55,9 @@ def reshape(data: Tensor, shape: Ints | Tensor, *, allowzero: int, declared: Dec
     target = declared_shape(declared)
     if math.prod(target) != data.elements or shape.shape != (len(target),):
         fact = f"{list(data.shape)} cannot become the declared {list(target)}"
-        raise RefusalError(fact, "declare a shape of as many elements and as many dimensions")
+        raise RefusalError(
+            Kind.RESULT_SHAPE, fact, "declare a shape of as many elements and as many dimensions"
+        )
     kept, wanted = table([*data.shape, *([-2] * len(target))][: len(target)]), table(target)
 
     def extent(index: Index) -> Expr:
@@ -69,15 +78,15 @@ def _reshaped(data: Tensor, shape: Ints, allowzero: int) -> Shape:
     fact = f"{list(data.shape)} cannot become {list(shape)}"
     copied = [d for d, extent in enumerate(shape) if extent == 0 and not allowzero]
     if any(d >= data.rank for d in copied) or any(extent < -1 for extent in shape):
-        raise RefusalError(fact)
+        raise RefusalError(Kind.RESHAPE, fact)
     extents = [data.shape[d] if d in copied else extent for d, extent in enumerate(shape)]
     if shape.count(-1) == 1:
         others = math.prod(extent for extent in extents if extent != -1)
         if others == 0 or data.elements % others:
-            raise RefusalError(fact, "give a shape of as many elements")
+            raise RefusalError(Kind.RESHAPE, fact, "give a shape of as many elements")
         extents[shape.index(-1)] = data.elements // others
     if math.prod(extents) != data.elements or -1 in extents:
-        raise RefusalError(fact, "give a shape of as many elements")
+        raise RefusalError(Kind.RESHAPE, fact, "give a shape of as many elements")
     return tuple(extents)
 
 
@@ -90,15 +99,18 @@ def flatten(input: Tensor, *, axis: int) -> Tensor:
 @op("Squeeze", exact=True)
 def squeeze(data: Tensor, axes: Ints | Tensor | None, *, declared: Declared) -> Tensor:
     if isinstance(axes, Tensor):
+        require_rank("axes", axes, 1)
         target = declared_shape(declared)
         if math.prod(target) != data.elements:
-            raise RefusalError(f"{list(data.shape)} cannot become the declared {list(target)}")
+            raise RefusalError(
+                Kind.RESULT_SHAPE, f"{list(data.shape)} cannot become the declared {list(target)}"
+            )
         return agreed(data.reshape(target), _named_ones(data.shape, target, axes))
     if axes is None:
         axes = tuple(d for d, extent in enumerate(data.shape) if extent == 1)
     if any(not -data.rank <= axis < data.rank or data.shape[axis] != 1 for axis in axes):
         fact = f"axes {list(axes)} are not all dimensions of 1 in {list(data.shape)}"
-        raise RefusalError(fact)
+        raise RefusalError(Kind.RESHAPE, fact)
     return data.squeeze(axis % data.rank for axis in axes)
 
 
@@ -107,7 +119,9 @@ def unsqueeze(data: Tensor, axes: Ints | Tensor, *, declared: Declared) -> Tenso
     if isinstance(axes, Tensor):
         target = declared_shape(declared)
         if math.prod(target) != data.elements or axes.shape != (len(target) - data.rank,):
-            raise RefusalError(f"{list(data.shape)} cannot become the declared {list(target)}")
+            raise RefusalError(
+                Kind.RESULT_SHAPE, f"{list(data.shape)} cannot become the declared {list(target)}"
+            )
         return agreed(data.reshape(target), _named_ones(target, data.shape, axes))
     rank = data.rank + len(axes)
     return data.unsqueeze(dimensions(axes, len(axes), rank))
@@ -141,7 +155,9 @@ def _named_ones(long: Shape, short: Shape, axes: Tensor) -> Expr:
 def transpose(data: Tensor, *, perm: Ints | None) -> Tensor:
     order = tuple(reversed(range(data.rank))) if perm is None else tuple(perm)
     if sorted(order) != list(range(data.rank)):
-        raise RefusalError(f"perm {list(order)} is no order of {data.rank} dimensions")
+        raise RefusalError(
+            Kind.PERMUTATION, f"perm {list(order)} is no order of {data.rank} dimensions"
+        )
     return data.transpose(order)
 
 
@@ -157,13 +173,18 @@ def _broadcast(one: Shape, other: Shape) -> Shape:
     try:
         return broadcast_shape(one, other)
     except ValueError:
-        raise RefusalError(f"{list(one)} and {list(other)} do not broadcast") from None
+        raise RefusalError(
+            Kind.SHAPES_DO_NOT_BROADCAST, f"{list(one)} and {list(other)} do not broadcast"
+        ) from None
 
 
 def _repeated(input: Tensor, target: Shape) -> Tensor:
     """Broadcast to `target`; what is costly is computed once."""
     if _broadcast(input.shape, target) != target:
-        raise RefusalError(f"{list(input.shape)} does not broadcast to {list(target)}")
+        raise RefusalError(
+            Kind.SHAPES_DO_NOT_BROADCAST,
+            f"{list(input.shape)} does not broadcast to {list(target)}",
+        )
     again = math.prod(target) > input.elements
     return (input.shared("what is expanded") if again else input).expand(target)
 
@@ -172,11 +193,15 @@ def _expands(old: Shape, shape: Tensor, target: Shape) -> Expr:
     """Whether `old` and the run-time `shape` broadcast to `target`."""
     (length,) = shape.shape
     if max(length, len(old)) != len(target):
-        raise RefusalError(f"the declared {list(target)} has other than {length} dimensions")
+        raise RefusalError(
+            Kind.RESULT_SHAPE, f"the declared {list(target)} has other than {length} dimensions"
+        )
     padded = (1,) * (len(target) - len(old)) + old
     missing = len(target) - length
     if padded[:missing] != target[:missing]:
-        raise RefusalError(f"{list(old)} does not broadcast to {list(target)}")
+        raise RefusalError(
+            Kind.SHAPES_DO_NOT_BROADCAST, f"{list(old)} does not broadcast to {list(target)}"
+        )
     before, wanted = table(padded[missing:]), table(target[missing:])
 
     def fits(index: Index) -> Expr:
@@ -205,7 +230,11 @@ def split(
     along_axis = positive_axis(axis, input.rank)
     extent = input.shape[along_axis]
     if (split is None) == (num_outputs is None):
-        raise RefusalError("has both or neither of split and num_outputs", "give one of them")
+        raise RefusalError(
+            Kind.ATTRIBUTES_CONFLICT,
+            "has both or neither of split and num_outputs",
+            "give one of them",
+        )
     if split is None:
         others = max(num_outputs or 0, 1) - 1
         each = -(-extent // (others + 1))
@@ -216,7 +245,7 @@ def split(
         sizes = split
     if sum(sizes) != extent or any(size < 0 for size in sizes) or len(sizes) != len(declared):
         fact = f"{list(sizes)} are no {len(declared)} parts of {extent} elements"
-        raise RefusalError(fact, "give a size for each output")
+        raise RefusalError(Kind.SPLIT_SIZES, fact, "give a size for each output")
     starts = [sum(sizes[:n]) for n in range(len(sizes))]
     views = tuple(
         window(input, along_axis, start, size) for start, size in zip(starts, sizes, strict=True)
@@ -227,11 +256,20 @@ def split(
     return views
 
 
+def _extent_of(output: Output, axis: int) -> int:
+    if axis >= len(output.shape):
+        fact = f"an output of {len(output.shape)} dimensions has no axis {axis}"
+        raise RefusalError(Kind.RESULT_SHAPE, fact)
+    return output.shape[axis]
+
+
 def _declared_sizes(declared: Declared, axis: int, extent: int) -> list[int]:
     """Of each output; of one that is left out, what the others leave."""
-    sizes = [None if output is None else output.shape[axis] for output in declared]
+    sizes = [None if output is None else _extent_of(output, axis) for output in declared]
     if sizes.count(None) > 1:
-        raise RefusalError("split is known only at run time, and two outputs are left out")
+        raise RefusalError(
+            Kind.SPLIT_SIZES, "split is known only at run time, and two outputs are left out"
+        )
     rest = extent - sum(size for size in sizes if size is not None)
     return [rest if size is None else size for size in sizes]
 
@@ -252,17 +290,23 @@ def tile(input: Tensor, repeats: Ints | Tensor, *, declared: Declared) -> Tensor
     if isinstance(repeats, Tensor):
         return _tiled_at_run_time(input, repeats, declared_shape(declared))
     if len(repeats) != input.rank or any(times < 0 for times in repeats):
-        raise RefusalError(f"repeats {list(repeats)} do not fit {list(input.shape)}")
+        raise RefusalError(
+            Kind.ENTRY_COUNT, f"repeats {list(repeats)} do not fit {list(input.shape)}"
+        )
     return _tiled(input, repeats)
 
 
 def _tiled_at_run_time(input: Tensor, repeats: Tensor, target: Shape) -> Tensor:
     """Of a dimension without elements any number of repetitions will do."""
     if len(target) != input.rank or repeats.shape != (input.rank,):
-        raise RefusalError(f"the declared {list(target)} has not {input.rank} dimensions")
+        raise RefusalError(
+            Kind.RESULT_SHAPE, f"the declared {list(target)} has not {input.rank} dimensions"
+        )
     wholes = [t // n if n else 0 for n, t in zip(input.shape, target, strict=True)]
     if any(t != n * r for n, r, t in zip(input.shape, wholes, target, strict=True)):
-        raise RefusalError(f"{list(target)} is no multiple of {list(input.shape)}")
+        raise RefusalError(
+            Kind.RESULT_SHAPE, f"{list(target)} is no multiple of {list(input.shape)}"
+        )
     there, free = table(wholes), table([int(n == 0) for n in input.shape])
 
     def fits(d: Index) -> Expr:
@@ -288,7 +332,9 @@ def reverse_sequence(
     """A length that there are not so many elements for is VALUE_OUT_OF_RANGE."""
     time, batch = (positive_axis(axis, input.rank) for axis in (time_axis, batch_axis))
     if time == batch:
-        raise RefusalError(f"time_axis and batch_axis are both {time_axis}")
+        raise RefusalError(
+            Kind.ATTRIBUTES_CONFLICT, f"time_axis and batch_axis are both {time_axis}"
+        )
     require_shape("sequence_lens", sequence_lens, (input.shape[batch],))
     extent, lengths = input.shape[time], sequence_lens.shared()
 
@@ -315,7 +361,7 @@ def bit_cast(input: Tensor, *, to: int) -> Tensor:
     target = type_of_code("to", to)
     if "string" in (input.dtype.kind, target.kind) or input.dtype.bits != target.bits:
         fact = f"{input.dtype.name} cannot become {target.name}"
-        raise RefusalError(fact, "take a type of as many bits")
+        raise RefusalError(Kind.CAST_NOT_SUPPORTED, fact, "take a type of as many bits")
     value = _reinterpreted(input.value, target)
     return Tensor(input.shape, target, input.axes, value)
 

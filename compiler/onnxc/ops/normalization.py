@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, BY_NAME, DOUBLE, FLOAT, ElementType
 from onnxc.errors import RefusalError
 from onnxc.evaluate import constant_value
@@ -68,7 +69,7 @@ def affine(data: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
     for name, values in (("scale", scale), ("bias", bias)):
         if values is not None and not broadcasts_to(values.shape, data.shape):
             fact = f"the {name} {list(values.shape)} does not broadcast to {list(data.shape)}"
-            raise RefusalError(fact)
+            raise RefusalError(Kind.SHAPES_DO_NOT_BROADCAST, fact)
     scaled = elementwise(lambda x, s: x * s, data, scale)
     return scaled if bias is None else elementwise(lambda x, b: x + b, scaled, bias)
 
@@ -76,10 +77,14 @@ def affine(data: Tensor, scale: Tensor, bias: Tensor | None) -> Tensor:
 def per_channel(values: Tensor, data: Tensor) -> Tensor:
     """Of one value a channel, along dimension 1 of `data`."""
     if data.rank < 2:
-        raise RefusalError(f"there are no channels in a tensor of {data.rank} dimensions")
+        raise RefusalError(
+            Kind.OPERAND_RANK, f"there are no channels in a tensor of {data.rank} dimensions"
+        )
     channels = data.shape[1]
     if values.shape != (channels,):
-        raise RefusalError(f"{list(values.shape)} values for {channels} channels")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE, f"{list(values.shape)} values for {channels} channels"
+        )
     return values.reshape((1, channels) + (1,) * (data.rank - 2))
 
 
@@ -88,7 +93,9 @@ def stage_type(stash_type: int) -> ElementType:
     for name, dtype in STAGES.items():
         if BY_NAME[name].code == stash_type:
             return dtype
-    raise RefusalError(f"stash_type is {stash_type}, which is no type of floats")
+    raise RefusalError(
+        Kind.ATTRIBUTE_VALUE, f"stash_type is {stash_type}, which is no type of floats"
+    )
 
 
 @op("LayerNormalization")
@@ -128,10 +135,14 @@ def group_normalization(
 ) -> Tensor:
     """Over the channels of a group and all dimensions after them."""
     if X.rank < 2:
-        raise RefusalError(f"there are no channels in a tensor of {X.rank} dimensions")
+        raise RefusalError(
+            Kind.OPERAND_RANK, f"there are no channels in a tensor of {X.rank} dimensions"
+        )
     batch, channels, *rest = X.shape
     if num_groups < 1 or channels % num_groups:
-        raise RefusalError(f"{channels} channels are no {num_groups} groups of one size")
+        raise RefusalError(
+            Kind.CHANNELS_AND_GROUPS, f"{channels} channels are no {num_groups} groups of one size"
+        )
     require_shape("scale", scale, (channels,))
     require_shape("bias", bias, (channels,))
     shape = (batch, num_groups, channels // num_groups, *rest)
@@ -197,7 +208,7 @@ def mean_variance_normalization(X: Tensor, *, axes: Ints) -> Tensor:
 def lp_normalization(input: Tensor, *, axis: int, p: int) -> Tensor:
     """By the sum of magnitudes (p 1) or the root of the sum of squares (p 2); by 0 it gives 0."""
     if p not in (1, 2):
-        raise RefusalError(f"p is {p}", "only 1 and 2 are defined")
+        raise RefusalError(Kind.ATTRIBUTE_VALUE, f"p is {p}", "only 1 and 2 are defined")
     axes = (positive_axis(axis, input.rank),)
     x = input.shared("the elements")
     if p == 1:
@@ -215,7 +226,9 @@ def local_response_normalization(
 ) -> Tensor:
     """By the squares of `size` channels around each; of an even size one more lies above."""
     if size < 1 or X.rank < 2:
-        raise RefusalError(f"size is {size}, of an input of {X.rank} dimensions")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, f"size is {size}, of an input of {X.rank} dimensions"
+        )
     x = X.shared("the elements")
     zero = literal(x.dtype, 0)
     below, above = (min(side, X.shape[1]) for side in ((size - 1) // 2, size // 2))
@@ -240,7 +253,13 @@ def dropout(
     """Identity, and a mask of true, unless it trains; `seed` then has no meaning."""
     keeps = isinstance(ratio, tuple) and ratio[0] == 0
     if isinstance(training_mode, Tensor) and not keeps:
-        raise RefusalError("training_mode is unknown at compile time", "make it an initializer")
+        raise RefusalError(
+            Kind.CONSTANT_REQUIRED,
+            "training_mode is unknown at compile time",
+            "make it an initializer",
+        )
     if isinstance(training_mode, tuple) and training_mode[0] and not keeps:
-        raise RefusalError("training_mode is true: it drops at random", "set it to false")
+        raise RefusalError(
+            Kind.TRAINING_MODE, "training_mode is true: it drops at random", "set it to false"
+        )
     return data, full(data.shape, literal(BOOL, True))

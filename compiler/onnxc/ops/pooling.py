@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import INT64, INT64_MAX, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -32,7 +33,7 @@ from onnxc.expression import (
 from onnxc.kernel import Loops, define
 from onnxc.op import Declared, Ints, op
 from onnxc.ops.agreement import agreed, declared_shape, equals
-from onnxc.ops.checks import require_shape
+from onnxc.ops.checks import require_shape, require_table
 from onnxc.ops.window import (
     Window,
     begin_end_pads,
@@ -180,7 +181,9 @@ def max_unpool(
     shape = declared_shape(declared)
     source = _unpooled_shape(X, kernel_shape, pads, strides)
     if output_shape is None and shape != source:
-        raise RefusalError(f"the output has shape {list(source)}, not {list(shape)}")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE, f"the output has shape {list(source)}, not {list(shape)}"
+        )
     buffer = Buffer("", shape, X.dtype, "workspace")
     axes = axes_of(shape)
     fill = Loops(buffer, tuple(map(along, axes)), axes, zero(X.dtype), role="zeros")
@@ -320,8 +323,15 @@ def _column_major(place: Expr, shape: Sequence[int]) -> Expr:
 
 
 def _counts(window: Window, *, padded: bool) -> NDArray[Any]:
-    """int64[output]: taps of each window on elements, or on these and the declared padding."""
+    """int64[output]: taps of each window on elements, or on these and the declared padding.
+
+    One number where all windows are whole.
+    """
     first, last = (-window.begin, window.input + window.end) if padded else (0, window.input)
+    final = (window.output - 1) * window.stride + (window.kernel - 1) * window.dilation
+    if first <= -window.begin and final - window.begin < last:
+        return np.array([window.kernel])
+    require_table(window.output * window.kernel)
     starts = np.arange(window.output) * window.stride - window.begin
     taps = starts[:, None] + np.arange(window.kernel) * window.dilation
     return np.asarray(((taps >= first) & (taps < last)).sum(1))
@@ -334,7 +344,9 @@ def _is_even(counts: NDArray[Any]) -> bool:
 def _global(X: Tensor, operation: str, value: Callable[[Expr], Expr], nothing: Expr) -> Tensor:
     """All spatial dimensions folded, each to 1; of no elements, `nothing`."""
     if X.rank < 2:
-        raise RefusalError(f"X has {X.rank} dimensions", "it has batch and channels at least")
+        raise RefusalError(
+            Kind.OPERAND_RANK, f"X has {X.rank} dimensions", "it has batch and channels at least"
+        )
     spatial = X.shape[2:]
     shape = (*X.shape[:2], *(1 for _ in spatial))
     if X.elements == 0:
@@ -355,7 +367,7 @@ def _least(dtype: ElementType) -> Expr:
 def _power(p: int) -> Callable[[Expr], Expr]:
     """|x| to the p-th. Raises RefusalError where there is no norm of that order."""
     if p < 1:
-        raise RefusalError(f"p is {p}", "give a norm's order, 1 or more")
+        raise RefusalError(Kind.ATTRIBUTE_VALUE, f"p is {p}", "give a norm's order, 1 or more")
 
     def value(x: Expr) -> Expr:
         if p == 2:

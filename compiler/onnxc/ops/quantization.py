@@ -7,12 +7,14 @@ zero point.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 import numpy as np
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import DOUBLE, FLOAT, INT32, INT64, UINT8, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -32,12 +34,15 @@ from onnxc.op import Declared, Ints, op
 from onnxc.ops.checks import require_one_element, type_of_code
 from onnxc.ops.contraction import matrix_product
 from onnxc.ops.convolution import check_kernel, convolved, with_bias
+from onnxc.ops.reduction import folded
 from onnxc.ops.window import Window, sliding_windows
 from onnxc.tensor import Tensor, compute, constant, dynamic, elementwise
 
 INTEGERS = ("signed", "unsigned")
 BLOCK: Final = 4096
 """Floats that stay in the first-level cache."""
+INFINITY_BITS: Final = 0x7F800000
+"""Those of a float; a NaN has more."""
 
 
 @op("QuantizeLinear", exact=True)
@@ -58,12 +63,14 @@ def quantize_linear(
     if output_dtype not in (0, target.code):
         asked = type_of_code("output_dtype", output_dtype)
         fact = f"output_dtype is {asked}, the zero point {target}"
-        raise RefusalError(fact, "remove the attribute")
+        raise RefusalError(Kind.ATTRIBUTES_CONFLICT, fact, "remove the attribute")
     exact = _division_type(y_scale.dtype)
     if precision:
         exact = type_of_code("precision", precision)
     if exact.kind not in ("float", "half"):
-        raise RefusalError(f"precision is {exact}", "give a type of floating-point numbers")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, f"precision is {exact}", "give a type of floating-point numbers"
+        )
     scale = spread_over(x.shape, "y_scale", y_scale, axis, block_size)
     operands = [x, scale]
     if y_zero_point is not None:
@@ -131,7 +138,8 @@ def _with_zero(operation: str, value: Expr) -> Expr:
 def _ends(source: Tensor) -> tuple[Tensor, Tensor]:
     """The least and the greatest element; blocks that stay in the cache are read for both at once.
 
-    The least is that whose negative is the greatest.
+    The least is that whose negative is the greatest. Those of a block are of its numbers, unless
+    the greatest of all bits is a NaN's.
     """
 
     def end(tensor: Tensor, operation: str, role: str) -> Tensor:
@@ -148,15 +156,24 @@ def _ends(source: Tensor) -> tuple[Tensor, Tensor]:
         return low, high
     rows = source.reshape((count // block, block))
     signs = constant(np.array([1, -1], np.float32), FLOAT)
+    bits = folded("max", elementwise(_magnitude_bits, rows), (1,))
+    most = bits.stored("the most bits of each block")
 
     def greatest(row: Index, side: Index) -> Expr:
-        return fold("max", (block,), lambda place: rows[[row, place]] * signs[[side]])
+        values = (block,), lambda place: rows[[row, place]] * signs[[side]]
+        number = fold("max", *values, hint="numbers")
+        return where(most[[row, Index()]] > INFINITY_BITS, literal(FLOAT, math.nan), number)
 
     ends = compute((count // block, 2), greatest).stored("the ends of each block")
     sides = [compute((count // block,), lambda row, n=n: ends[[row, Index(n)]]) for n in (0, 1)]
     high = end(sides[0], "max", "the greatest element")
     negative = end(sides[1], "max", "the least element, negated")
     return elementwise(lambda value: -value, negative), high
+
+
+def _magnitude_bits(value: Expr) -> Expr:
+    """In the order of magnitudes, NaNs last."""
+    return apply("bit_and", apply("reinterpret", value, dtype=INT32), 0x7FFFFFFF)
 
 
 @op("MatMulInteger")
@@ -302,18 +319,28 @@ def spread_over(shape: Ints, name: str, parameter: Tensor, axis: int, block_size
     position = axis + len(shape) if axis < 0 else axis
     if not 0 <= position < len(shape) or parameter.shape != (shape[position],):
         fact = f"{name} has shape {list(parameter.shape)} for axis {axis} of {list(shape)}"
-        raise RefusalError(fact, "give one number, or one along the axis, or block_size")
+        raise RefusalError(
+            Kind.QUANTIZATION_PARAMETER,
+            fact,
+            "give one number, or one along the axis, or block_size",
+        )
     return parameter.reshape((shape[position], *(1 for _ in shape[position + 1 :])))
 
 
 def _blocked(shape: Ints, name: str, parameter: Tensor, axis: int, block_size: int) -> Tensor:
     position = axis + len(shape) if axis < 0 else axis
     if block_size < 0 or not 0 <= position < len(shape):
-        raise RefusalError(f"block_size is {block_size} along axis {axis} of {list(shape)}")
+        raise RefusalError(
+            Kind.QUANTIZATION_PARAMETER,
+            f"block_size is {block_size} along axis {axis} of {list(shape)}",
+        )
     blocks = -(-shape[position] // block_size)
     if parameter.shape != (*shape[:position], blocks, *shape[position + 1 :]):
         fact = f"{name} has shape {list(parameter.shape)}"
-        raise RefusalError(f"{fact} for blocks of {block_size} along axis {axis} of {list(shape)}")
+        raise RefusalError(
+            Kind.QUANTIZATION_PARAMETER,
+            f"{fact} for blocks of {block_size} along axis {axis} of {list(shape)}",
+        )
 
     def element(*indices: Index) -> Expr:
         block = dynamic(apply("div", at(indices[position]), block_size))
@@ -372,7 +399,7 @@ def _per_filter(
         return _scalar(name, parameter)
     if parameter.shape != (filters,):
         fact = f"{name} has shape {list(parameter.shape)} for {filters} filters"
-        raise RefusalError(fact, "give one number, or one a filter")
+        raise RefusalError(Kind.QUANTIZATION_PARAMETER, fact, "give one number, or one a filter")
     return parameter.shared(name).reshape((filters, *(1 for _ in range(rank - position - 1))))
 
 
@@ -386,7 +413,11 @@ def _per_row(name: str, parameter: Tensor | None, matrix: Tensor) -> Tensor | No
     if matrix.rank > 1 and parameter.shape == wanted:
         return parameter.shared(name)
     fact = f"{name} has shape {list(parameter.shape)} for a matrix of {list(matrix.shape)}"
-    raise RefusalError(fact, f"give one number, one a row, or the shape {list(wanted)}")
+    raise RefusalError(
+        Kind.QUANTIZATION_PARAMETER,
+        fact,
+        f"give one number, one a row, or the shape {list(wanted)}",
+    )
 
 
 def _per_column(name: str, parameter: Tensor | None, matrix: Tensor) -> Tensor | None:
@@ -397,4 +428,8 @@ def _per_column(name: str, parameter: Tensor | None, matrix: Tensor) -> Tensor |
     if matrix.rank > 1 and parameter.shape in (matrix.shape[-1:], wanted):
         return parameter.shared(name)
     fact = f"{name} has shape {list(parameter.shape)} for a matrix of {list(matrix.shape)}"
-    raise RefusalError(fact, f"give one number, one a column, or the shape {list(wanted)}")
+    raise RefusalError(
+        Kind.QUANTIZATION_PARAMETER,
+        fact,
+        f"give one number, one a column, or the shape {list(wanted)}",
+    )

@@ -14,6 +14,7 @@ from itertools import islice
 
 import numpy as np
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import FLOAT, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -118,9 +119,13 @@ def layer_of(
 ) -> Layer:
     backward = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     if direction not in backward:
-        raise RefusalError(f"direction is '{direction}'", f"it is one of {list(backward)}")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, f"direction is '{direction}'", f"it is one of {list(backward)}"
+        )
     if X.rank != 3 or R.rank != 3:
-        raise RefusalError(f"X has {X.rank} dimensions and R {R.rank}", "they have 3 each")
+        raise RefusalError(
+            Kind.OPERAND_RANK, f"X has {X.rank} dimensions and R {R.rank}", "they have 3 each"
+        )
     x = X.transpose([1, 0, 2]) if layout else X
     times, batch, _ = x.shape
     _check_weights(W, R, B, len(backward[direction]), gates, X.shape[2])
@@ -175,7 +180,9 @@ def activations(
         known = ACTIVATIONS.get(name.lower())
         if known is None:
             raise RefusalError(
-                f"activation '{name}' is not known", f"known: {', '.join(ACTIVATIONS)}"
+                Kind.RECURRENT_LAYER,
+                f"activation '{name}' is not known",
+                f"known: {', '.join(ACTIVATIONS)}",
             )
         function, defaults = known
         sources: list[Iterator[float]] = [alphas, betas]
@@ -385,7 +392,7 @@ def functions_of(
         every = every[:directions]
     if len(every) != len(usual) * directions:
         fact = f"has {len(every)} activations for {directions} directions"
-        raise RefusalError(fact, f"give {len(usual)} for each")
+        raise RefusalError(Kind.RECURRENT_LAYER, fact, f"give {len(usual)} for each")
     found = iter(activations(every, alpha, beta))
     return [list(islice(found, len(usual))) for _ in range(directions)]
 
@@ -393,4 +400,4 @@ def functions_of(
 def check_hidden(layer: Layer, hidden_size: int | None) -> None:
     if hidden_size is not None and hidden_size != layer.hidden:
         fact = f"hidden_size is {hidden_size} but R is for {layer.hidden}"
-        raise RefusalError(fact, "they must agree")
+        raise RefusalError(Kind.RECURRENT_LAYER, fact, "they must agree")

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, DOUBLE, INT64, UINT8, UINT64, ElementType, numpy_dtype
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -235,13 +236,13 @@ def _over_asked_axes(
     shape = declared[0].shape if declared[0] is not None else None
     if shape is None:
         fact = "input axes and the shape of the output are unknown at compile time"
-        raise RefusalError(fact, "make axes an initializer")
+        raise RefusalError(Kind.CONSTANT_REQUIRED, fact, "make axes an initializer")
     too_many = math.comb(data.rank, axes.elements) > MOST_SETS
     choices = {} if too_many else _fitting(data.shape, axes.elements, shape, keepdims)
     if not 0 < len(choices) <= MOST_CHOICES:
         number = "too many" if too_many else len(choices) or "no"
         fact = f"{number} sets of {axes.elements} axes give the declared shape {list(shape)}"
-        raise RefusalError(fact, "make axes an initializer")
+        raise RefusalError(Kind.CONSTANT_REQUIRED, fact, "make axes an initializer")
     data = data.shared("the elements") if len(choices) > 1 else data
     asked = _bits_of(axes.reshape((axes.elements,)).shared(), data.shape).stored(
         "the set of axes, a bit each"
@@ -270,6 +271,8 @@ def _over_asked_axes(
 def _fitting(extents: Shape, number: int, shape: Shape, keepdims: int) -> dict[int, Axes]:
     """The sets of so many axes that turn `extents` into `shape`, by their bits (_bits)."""
     found: dict[int, Axes] = {}
+    if number > len(extents):  # combinations would make a list of so many numbers
+        return found
     for axes in itertools.combinations(range(len(extents)), number):
         kept = [1 if d in axes else n for d, n in enumerate(extents) if keepdims or d not in axes]
         if tuple(kept) == shape:
@@ -321,7 +324,9 @@ def extreme_index(operation: str, data: Tensor, axis: int, *, last: bool) -> Ten
     """Where along the axis, which stays, the first or last extreme element is; a NaN is one."""
     extent = data.shape[axis]
     if extent == 0:
-        raise RefusalError(f"axis {axis} has no elements, of which none is the {operation}imum")
+        raise RefusalError(
+            Kind.NO_ELEMENTS, f"axis {axis} has no elements, of which none is the {operation}imum"
+        )
     data = data.shared("the elements")
     best = folded(operation, data, (axis,)).stored(f"{operation}imum")
 

@@ -28,6 +28,7 @@ from onnxc.expression import (
     literal,
     where,
 )
+from onnxc.ops.checks import require_table
 from onnxc.tensor import Tensor, compute, constant, dynamic
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def _walk(elements: Tensor) -> Any:
 
 def plan_of(axis: ResizedAxis, options: Options) -> Plan:
     cropped = options.coordinates == "tf_crop_and_resize"
+    require_table(axis.out)
     if axis.length == 1 and not cropped:
         return Plan(axis, constant(np.zeros(axis.out, np.int32), INT32), None, False, None)
     positions = _settled(axis.positions(options), f"positions along axis {axis.dimension}")

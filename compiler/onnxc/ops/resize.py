@@ -8,12 +8,13 @@ from functools import reduce
 from operator import and_
 from typing import Final
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import DOUBLE, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import Const, Expr, Index, apply, cast, compare, guard, literal, where
 from onnxc.op import Declared, Floats, Ints, op
 from onnxc.ops.agreement import agreed, declared_shape
-from onnxc.ops.checks import dimensions
+from onnxc.ops.checks import dimensions, require_rank
 from onnxc.ops.resampling import RADIUS, Options, Plan, ResizedAxis, plan_of
 from onnxc.tensor import Tensor, compute, dynamic, full, zero
 
@@ -67,7 +68,7 @@ def resize(
     if math.prod(shape) == 0:
         return full(shape, zero(X.dtype))
     if X.elements == 0:
-        raise RefusalError("no element can be made of an empty input")
+        raise RefusalError(Kind.NO_ELEMENTS, "no element can be made of an empty input")
     if X.rank == 0:
         return X
     by_scale, values = _given(scales, sizes)
@@ -75,7 +76,10 @@ def resize(
     policy = "scales" if by_scale else keep_aspect_ratio_policy
     kept = set(range(X.rank)) - {d for d, _, _ in lengths}
     if any(X.shape[d] != shape[d] for d in kept):
-        raise RefusalError(f"{list(X.shape)} becomes {list(shape)}, where other axes are resized")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE,
+            f"{list(X.shape)} becomes {list(shape)}, where other axes are resized",
+        )
     factors, fits = _factors(lengths, values, policy)
     if cropped:
         factors = _with_region(factors, roi)
@@ -91,13 +95,19 @@ def _check_names(mode: str, coordinates: str, rounding: str, policy: str) -> Non
     )
     for name, value, values in known:
         if value not in values:
-            raise RefusalError(f"{name} is {value!r}", f"give one of {', '.join(values)}")
+            raise RefusalError(
+                Kind.ATTRIBUTE_VALUE, f"{name} is {value!r}", f"give one of {', '.join(values)}"
+            )
 
 
 def _check_type(dtype: ElementType, mode: str, cropped: bool) -> None:
     if dtype.kind in ("string", "complex", "bool") and (mode != "nearest" or cropped):
         way = "tf_crop_and_resize" if cropped else mode
-        raise RefusalError(f"{way} is not defined for {dtype}", "cast the input to a number type")
+        raise RefusalError(
+            Kind.TYPE_NOT_SUPPORTED,
+            f"{way} is not defined for {dtype}",
+            "cast the input to a number type",
+        )
 
 
 def _given(scales: Floats | Tensor | None, sizes: Ints | Tensor | None) -> tuple[bool, list[Expr]]:
@@ -105,7 +115,9 @@ def _given(scales: Floats | Tensor | None, sizes: Ints | Tensor | None) -> tuple
     by_scale, by_size = (_values(given) for given in (scales, sizes))
     if bool(by_scale) == bool(by_size):
         given = "both" if by_scale else "neither of"
-        raise RefusalError(f"{given} scales and sizes are given", "give one of them")
+        raise RefusalError(
+            Kind.ATTRIBUTES_CONFLICT, f"{given} scales and sizes are given", "give one of them"
+        )
     return bool(by_scale), by_scale or by_size
 
 
@@ -136,7 +148,10 @@ def _factors(
     fits = reduce(and_, conditions)
     if isinstance(fits, Const) and fits.raw == b"\0":
         shape = [out for _, _, out in lengths]
-        raise RefusalError(f"the output would not have its shape of {shape} along the axes resized")
+        raise RefusalError(
+            Kind.RESULT_SHAPE,
+            f"the output would not have its shape of {shape} along the axes resized",
+        )
     return axes, fits
 
 
@@ -145,6 +160,7 @@ def _values(given: Floats | Ints | Tensor | None) -> list[Expr]:
     if given is None:
         return []
     if isinstance(given, Tensor):
+        require_rank("an operand of the sizes", given, 1)
         return [cast(given[[Index(n)]], DOUBLE) for n in range(given.elements)]
     return [literal(DOUBLE, value) for value in given]
 
@@ -167,7 +183,7 @@ def _extreme(
 def _with_region(axes: list[ResizedAxis], roi: Floats | Tensor | None) -> list[ResizedAxis]:
     values = _values(roi)
     if len(values) != 2 * len(axes):
-        raise RefusalError(f"roi has {len(values)} values for {len(axes)} axes")
+        raise RefusalError(Kind.ENTRY_COUNT, f"roi has {len(values)} values for {len(axes)} axes")
     return [
         ResizedAxis(a.dimension, a.length, a.out, a.numerator, a.denominator, a.rounded, start, end)
         for a, start, end in zip(axes, values[: len(axes)], values[len(axes) :], strict=True)

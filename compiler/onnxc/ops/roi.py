@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Final
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import DOUBLE, INT32, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -32,6 +33,8 @@ from onnxc.expression import (
 from onnxc.op import op
 from onnxc.tensor import Tensor, compute, dynamic, full, zero
 
+FEWEST: Final = 8
+"""Channels that are worth to be moved side by side."""
 NEAR: Final = 8
 """Adaptive samples are over half an element apart: no more than so many are near an element."""
 BLOCK: Final = 8
@@ -132,12 +135,18 @@ def roi_align(
     known = ("half_pixel", "output_half_pixel")
     if coordinate_transformation_mode not in known or mode not in ("avg", "max"):
         given = f"mode {mode!r} and coordinates {coordinate_transformation_mode!r}"
-        raise RefusalError(f"{given} are not known", f"give avg or max, and one of {known}")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, f"{given} are not known", f"give avg or max, and one of {known}"
+        )
     _check_shapes(X, rois, 4)
     if batch_indices.shape != rois.shape[:1]:
-        raise RefusalError(f"{rois.shape[0]} regions have batch_indices {batch_indices.shape}")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE, f"{rois.shape[0]} regions have batch_indices {batch_indices.shape}"
+        )
     if sampling_ratio < 0 or output_height < 1 or output_width < 1:
-        raise RefusalError("sampling_ratio is negative, or the output has no extent")
+        raise RefusalError(
+            Kind.NUMBER_OUT_OF_RANGE, "sampling_ratio is negative, or the output has no extent"
+        )
     shape = (rois.shape[0], X.shape[1], output_height, output_width)
     if math.prod(shape) == 0 or X.elements == 0:
         return full(shape, zero(X.dtype))
@@ -159,7 +168,9 @@ def roi_align(
 def _check_shapes(X: Tensor, rois: Tensor, numbers: int) -> None:
     if X.rank != 4 or rois.rank != 2 or rois.shape[1] != numbers:
         shapes = f"X has shape {list(X.shape)} and rois {list(rois.shape)}"
-        raise RefusalError(shapes, f"give images N, C, H, W and regions of {numbers} numbers")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE, shapes, f"give images N, C, H, W and regions of {numbers} numbers"
+        )
 
 
 def _line(
@@ -204,17 +215,14 @@ def _image(indices: Tensor, batch: int) -> Tensor:
 
 @dataclass(frozen=True)
 class _Samples:
-    """Of a fixed number in each bin, each [rois][bins][samples].
+    """Of a fixed number in each bin, along one axis: each [rois][bins][samples][2].
 
-    outside     int32: 1 where the sample does not count, else 0
-    low, high   int32: the elements around it, the same one at the end
-    share       what of the sample is that of `high`
+    elements  int32: those before and after each sample, the same one at the end
+    weights   of these, of the type of X; both 0 where the sample does not count
     """
 
-    outside: Tensor
-    low: Tensor
-    high: Tensor
-    share: Tensor
+    elements: Tensor
+    weights: Tensor
 
     @classmethod
     def of(cls, line: _Line, count: int, dtype: ElementType) -> _Samples:
@@ -225,49 +233,79 @@ class _Samples:
 
         positions = compute(shape, exact).stored("where each sample lies")
 
-        def table(value: Callable[[Expr], Expr], role: str) -> Tensor:
-            return compute(shape, lambda *indices: value(positions[indices])).stored(role)
+        def place(roi: Index, number: Index, sample: Index, side: Index) -> Expr:
+            low = apply("floor", line.on_elements(positions[[roi, number, sample]]))
+            inside = apply("min", low + cast(at(side), DOUBLE), float(line.length - 1))
+            return cast(inside, INT32)
 
-        def low(position: Expr) -> Expr:
-            return apply("floor", line.on_elements(position))
+        def weight(roi: Index, number: Index, sample: Index, side: Index) -> Expr:
+            position = positions[[roi, number, sample]]
+            inside = line.on_elements(position)
+            share = cast(inside - apply("floor", inside), dtype)
+            found = where(compare("equal", at(side), 0), 1 - share, share)
+            return where(line.is_inside(position), found, 0)
 
-        last = float(line.length - 1)
+        both = (*shape, 2)
         return cls(
-            table(lambda p: where(line.is_inside(p), literal(INT32, 0), 1), "samples outside"),
-            table(lambda p: cast(low(p), INT32), "the element before each sample"),
-            table(lambda p: cast(apply("min", low(p) + 1, last), INT32), "the element after it"),
-            table(lambda p: cast(line.on_elements(p) - low(p), dtype), "the share of that one"),
+            compute(both, place).stored("the elements around each sample"),
+            compute(both, weight).stored("the weights of these"),
         )
 
 
 def _sampled(X: Tensor, batch: Tensor, samples: list[_Samples], mode: str) -> Tensor:
     rows, columns = samples
-    rois, height, count = rows.share.shape
-    width = columns.share.shape[1]
+    rois, height, count, _ = rows.weights.shape
+    width = columns.weights.shape[1]
+    terms = (count, 2, count, 2)
+    shape = (rois, height, width, *terms)
+    tabled = X.shape[1] > 1 and math.prod(terms) <= 2 * X.shape[1]  # 4 times the result at most
+    last = tabled and X.shape[1] >= FEWEST and math.prod(shape) >= X.elements // X.shape[1]
+    plane = math.prod(X.shape[2:])
+    wide = INT64 if X.elements >= 2**31 else INT32
+
+    def place(roi: Index, row: Index, column: Index, *term: Index) -> Expr:
+        """That of the first channel, in elements of X."""
+        step = X.shape[1] if last else 1
+        above = cast(rows.elements[[roi, row, *term[:2]]], wide) * (step * X.shape[3])
+        beside = cast(columns.elements[[roi, column, *term[2:]]], wide) * step
+        return cast(batch[[roi]], wide) * (X.shape[1] * plane) + above + beside
+
+    def weight(roi: Index, row: Index, column: Index, *term: Index) -> Expr:
+        return rows.weights[[roi, row, *term[:2]]] * columns.weights[[roi, column, *term[2:]]]
+
+    elements, weights = compute(shape, place), compute(shape, weight)
+    if tabled:
+        elements = elements.stored("the elements of each bin")
+        weights = weights.stored("the weights of these")
+    flat = _channels_last(X) if last else X.reshape((X.elements,))
 
     def element(roi: Index, c: Index, row: Index, column: Index) -> Expr:
-        image = dynamic(batch[[roi]])
+        def corner(y: Index, x: Index, down: int, right: int) -> Expr:
+            here = [roi, row, column, y, Index(down), x, Index(right)]
+            place = dynamic(elements[here])
+            value = flat[[place + c if last else place + c * plane]]
+            return where(compare("equal", weights[here], 0), 0, value * weights[here])
 
         def sample(y: Index, x: Index) -> Expr:
-            above, beside = [roi, row, y], [roi, column, x]
-
-            def corner(down: bool, right: bool) -> Expr:
-                v, u = rows.share[above], columns.share[beside]
-                weight = (v if down else 1 - v) * (u if right else 1 - u)
-                i = dynamic((rows.high if down else rows.low)[above])
-                j = dynamic((columns.high if right else columns.low)[beside])
-                return where(compare("equal", weight, 0), 0, X[[image, c, i, j]] * weight)
-
-            four = [corner(down, right) for down in (False, True) for right in (False, True)]
-            value = reduce(partial(apply, "max" if mode == "max" else "add"), four)
-            bounds = [(dynamic(rows.outside[above]), 1), (dynamic(columns.outside[beside]), 1)]
-            return guard(bounds, value, zero(X.dtype))
+            four = [corner(y, x, down, right) for down in (0, 1) for right in (0, 1)]
+            return reduce(partial(apply, "max" if mode == "max" else "add"), four)
 
         if mode == "max":
             return fold("max", [count, count], sample)
-        return fold("sum", [count, count], sample, "contraction") / float(count**2)
+        return fold("sum", [count, count], sample) / float(count**2)
 
-    return compute((rois, X.shape[1], height, width), element)
+    if not last:
+        return compute((rois, X.shape[1], height, width), element)
+    bins = compute(
+        (rois, height, width, X.shape[1]),
+        lambda roi, row, column, c: element(roi, c, row, column),
+    )
+    return bins.stored("the bins, channels last").transpose([0, 3, 1, 2])
+
+
+def _channels_last(X: Tensor) -> Tensor:
+    """Its elements, those of all channels side by side."""
+    return X.transpose([0, 2, 3, 1]).stored("the input, channels last").reshape((X.elements,))
 
 
 def _hat(position: Expr, element: Expr) -> Expr:
@@ -427,7 +465,11 @@ def max_roi_pool(
     """
     _check_shapes(X, rois, 5)
     if len(pooled_shape) != 2 or min(pooled_shape) < 1:
-        raise RefusalError(f"pooled_shape is {list(pooled_shape)}", "give a height and a width")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE,
+            f"pooled_shape is {list(pooled_shape)}",
+            "give a height and a width",
+        )
     shape = (rois.shape[0], X.shape[1], *pooled_shape)
     if math.prod(shape) == 0 or X.elements == 0:
         return full(shape, zero(X.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
 from onnxc.expression import Buffer, Expr, Index, along
 from onnxc.kernel import Loops, define
@@ -30,7 +31,9 @@ def rotary_embedding(
     rotated = rotary_embedding_dim or size
     if not 0 <= rotated <= size or rotated % 2:
         fact = f"{rotated} of the {size} elements of a head cannot be rotated"
-        raise RefusalError(fact, "rotary_embedding_dim is even and not greater")
+        raise RefusalError(
+            Kind.ATTENTION_HEADS, fact, "rotary_embedding_dim is even and not greater"
+        )
     half = rotated // 2
     cos = _of_positions("cos_cache", cos_cache, position_ids, (batch, length, half))
     sin = _of_positions("sin_cache", sin_cache, position_ids, (batch, length, half))
@@ -75,7 +78,7 @@ def _of_positions(
     known = cache.shape[0] if cache.rank else 0
     require_shape(name, cache, (known, half))
     if known == 0 and batch * length:
-        raise RefusalError(f"{name} has no position")
+        raise RefusalError(Kind.NO_ELEMENTS, f"{name} has no position")
 
     def element(b: Index, s: Index, p: Index) -> Expr:
         return cache[[checked_index(positions[[b, s]], known), p]]

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from onnxc.dtypes import DOUBLE, INT32, numpy_dtype
+from onnxc.diagnostics import Kind
+from onnxc.dtypes import DOUBLE, INT32, INT64, numpy_dtype
 from onnxc.errors import RefusalError
 from onnxc.expression import Expr, Index, apply, at, cast, compare, fold, literal, where
 from onnxc.op import Declared, Ints, op
 from onnxc.ops.agreement import agreed, declared_shape
-from onnxc.tensor import Shape, Tensor, compute, constant, dynamic, full, guarded, zero
+from onnxc.ops.checks import require_table
+from onnxc.tensor import Shape, Tensor, compute, constant, dynamic, full, zero
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +29,7 @@ CUBIC: Final = -0.75
 """The free coefficient of the cubic filter."""
 UNROLLED: Final = 8
 """Sums of more terms are loops."""
+INT32_MAX: Final = 2**31 - 1
 PADDINGS: Final = ("zeros", "border", "reflection")
 
 
@@ -41,7 +44,9 @@ def grid_sample(
     """
     _check_modes(X, mode, padding_mode)
     if X.rank < 3 or grid.rank != X.rank or grid.shape[-1] != X.rank - 2:
-        raise RefusalError(f"X has shape {list(X.shape)} and grid {list(grid.shape)}")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE, f"X has shape {list(X.shape)} and grid {list(grid.shape)}"
+        )
     shape = (*X.shape[:2], *grid.shape[1:-1])
     if math.prod(shape) == 0 or X.elements == 0:
         return full(shape, zero(X.dtype))
@@ -82,10 +87,8 @@ class _Outside:
         return where((x >= low) & (x <= high), x, _within(reflected, low, high))
 
     def element(self, place: Expr, length: int) -> Expr:
-        """The element to read instead of one up to 2 outside; of zeros, still outside."""
-        if self.padding == "zeros":
-            return place
-        if self.padding == "border":
+        """The element to read instead of one up to 2 outside; of zeros it does not matter which."""
+        if self.padding != "reflection":
             return apply("min", apply("max", place, 0), length - 1)
         period = 2 * (length - 1) if self.aligned else 2 * length
         if period == 0:
@@ -101,11 +104,19 @@ def _within(x: Expr, low: float, high: float) -> Expr:
 
 def _check_modes(X: Tensor, mode: str, padding_mode: str) -> None:
     if mode not in TAPS:
-        raise RefusalError(f"mode is {mode!r}", f"give one of {', '.join(TAPS)}")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, f"mode is {mode!r}", f"give one of {', '.join(TAPS)}"
+        )
     if padding_mode not in PADDINGS:
-        raise RefusalError(f"padding_mode is {padding_mode!r}", f"give one of {PADDINGS}")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, f"padding_mode is {padding_mode!r}", f"give one of {PADDINGS}"
+        )
     if mode != "nearest" and X.dtype.kind not in ("float", "signed", "unsigned"):
-        raise RefusalError(f"{mode} is not defined for {X.dtype}", "cast X to a number type")
+        raise RefusalError(
+            Kind.TYPE_NOT_SUPPORTED,
+            f"{mode} is not defined for {X.dtype}",
+            "cast X to a number type",
+        )
 
 
 def _positions(
@@ -133,41 +144,79 @@ def _denormalized(position: Expr, length: int, outside: _Outside) -> Expr:
 
 
 def _picked(X: Tensor, positions: Sequence[Tensor], shape: Shape, outside: _Outside) -> Tensor:
-    def element(n: Index, c: Index, *places: Index) -> Expr:
+    def place(n: Index, *places: Index) -> Expr:
+        """Counted in elements of a channel; outside of zeros -1."""
         here = [cast(position[[n, *places]], INT32) for position in positions]
-        return _read(X, n, c, here, outside)
+        pairs = list(zip(here, X.shape[2:], strict=True))
+        found = _flat([outside.element(*pair) for pair in pairs], X.shape[2:])
+        if outside.padding != "zeros":
+            return found
+        return where(reduce(and_, (_is_inside(*pair) for pair in pairs)), found, -1)
+
+    table = compute((shape[0], *shape[2:]), place)
+    if X.shape[1] > 1:
+        table = table.stored("which element each is")
+    channels = X.reshape((*X.shape[:2], math.prod(X.shape[2:])))
+
+    def element(n: Index, c: Index, *places: Index) -> Expr:
+        found = table[[n, *places]]
+        if outside.padding != "zeros":
+            return channels[[n, c, dynamic(found)]]
+        value = channels[[n, c, dynamic(apply("max", found, 0))]]
+        return where(found >= 0, value, zero(X.dtype))
 
     return compute(shape, element)
 
 
-def _read(X: Tensor, n: Index, c: Index, places: Sequence[Expr], outside: _Outside) -> Expr:
-    """The element at int32 places of which each may lie up to 2 outside."""
-    pairs = zip(places, X.shape[2:], strict=True)
-    indices = [n, c, *(dynamic(outside.element(place, length)) for place, length in pairs)]
-    return guarded(X, indices, zero(X.dtype)) if outside.padding == "zeros" else X[indices]
+def _is_inside(place: Expr, length: int) -> Expr:
+    return (place >= 0) & (place < length)
+
+
+def _flat(places: Sequence[Expr], spatial: Sequence[int]) -> Expr:
+    """Which element of a channel is at int32 places along its dimensions."""
+    wide = math.prod(spatial) > INT32_MAX
+    result = cast(places[0], INT64) if wide else places[0]
+    for place, length in zip(places[1:], spatial[1:], strict=True):
+        result = result * length + (cast(place, INT64) if wide else place)
+    return result
 
 
 def _interpolated(
     X: Tensor, positions: Sequence[Tensor], shape: Shape, mode: str, outside: _Outside
 ) -> Tensor:
-    """The sum of the elements around each position, by weights that fall with the distance."""
+    """The sum of the elements around each position, by weights that fall with the distance.
+
+    All are read, even without weight, so that nothing is in the way of vectors. What many channels
+    need of each position is stored: in at most twice the memory of the result.
+    """
     taps, rank = TAPS[mode], len(positions)
-    weights = [_weight_tables(position, mode, X) for position in positions]
+    lines = [
+        _taps_of(position, length, mode, X, outside)
+        for position, length in zip(positions, X.shape[2:], strict=True)
+    ]
+
+    def weight(n: Index, *indices: Index) -> Expr:
+        places = (n, *indices[rank:])
+        parts = zip(lines, indices[:rank], strict=True)
+        return reduce(mul, (line.weight(places, tap) for line, tap in parts))
+
+    def place(n: Index, *indices: Index) -> Expr:
+        places = (n, *indices[rank:])
+        parts = zip(lines, indices[:rank], strict=True)
+        return _flat([line.place(places, tap) for line, tap in parts], X.shape[2:])
+
+    around = (shape[0], *(taps,) * rank, *shape[2:])
+    weights, elements = compute(around, weight), compute(around, place)
+    if X.shape[1] >= taps**rank and taps**rank <= UNROLLED:
+        elements = elements.stored("the elements around each position")
+        weights = weights.stored("the weights of these")
+    channels = X.reshape((*X.shape[:2], math.prod(X.shape[2:])))
 
     def element(n: Index, c: Index, *places: Index) -> Expr:
-        firsts = [cast(_first(position[[n, *places]], taps), INT32) for position in positions]
-
         def term(*offsets: Index) -> Expr:
-            here = [
-                first if offset == Index() else first + cast(at(offset), INT32)
-                for first, offset in zip(firsts, offsets, strict=True)
-            ]
-            factors = (
-                of((n, *places), offset) for of, offset in zip(weights, offsets, strict=True)
-            )
-            weight = reduce(mul, factors)
-            product = _read(X, n, c, here, outside) * weight
-            return where(compare("equal", weight, 0), 0, product)
+            value = channels[[n, c, dynamic(elements[[n, *offsets, *places]])]]
+            share = weights[[n, *offsets, *places]]
+            return where(compare("equal", share, 0), 0, value * share)
 
         if taps**rank > UNROLLED:
             return fold("sum", (taps,) * rank, term, "contraction")
@@ -183,23 +232,47 @@ def _first(position: Expr, taps: int) -> Expr:
     return below if taps == 2 else below - float(taps // 2 - 1)
 
 
-def _weight_tables(
-    position: Tensor, mode: str, X: Tensor
-) -> Callable[[Sequence[Index], Index], Expr]:
-    """The weight of an element around a position: by the indices of the position, and the tap.
+@dataclass(frozen=True)
+class _Taps:
+    """Along one dimension, by the indices of a position and the tap: an element and its weight.
 
-    Cubic ones are stored where several channels need them.
+    place   int32, inside; of one outside that counts as 0 it is another, without weight
+    weight  of the type of X
     """
 
+    place: Callable[[Sequence[Index], Index], Expr]
+    weight: Callable[[Sequence[Index], Index], Expr]
+
+
+def _taps_of(position: Tensor, length: int, mode: str, X: Tensor, outside: _Outside) -> _Taps:
+    """Weights of cubic are stored where several channels need them; of many the elements, too."""
+
+    def given(places: Sequence[Index], tap: Index) -> Expr:
+        first = cast(_first(position[places], TAPS[mode]), INT32)
+        return first if tap == Index() else first + cast(at(tap), INT32)
+
+    def place(places: Sequence[Index], tap: Index) -> Expr:
+        return outside.element(given(places, tap), length)
+
     def weight(places: Sequence[Index], tap: Index) -> Expr:
-        return cast(_weight(position[places], tap, mode), X.dtype)
+        found = cast(_weight(position[places], tap, mode), X.dtype)
+        if outside.padding != "zeros":
+            return found
+        return where(_is_inside(given(places, tap), length), found, 0)
 
     if mode != "cubic" or X.shape[1] == 1:
-        return weight
+        return _Taps(place, weight)
     shape = (*position.shape, TAPS[mode])
-    table = compute(shape, lambda *indices: weight(indices[:-1], indices[-1]))
-    table = table.stored("the weights of the elements around")
-    return lambda places, tap: table[[*places, tap]]
+    elements, weights = (
+        compute(shape, lambda *indices, of=of: of(indices[:-1], indices[-1]))
+        for of in (place, weight)
+    )
+    weights = weights.stored("the weights of the elements around")
+    if X.shape[1] >= UNROLLED:
+        elements = elements.stored("the elements around")
+    return _Taps(
+        lambda places, tap: elements[[*places, tap]], lambda places, tap: weights[[*places, tap]]
+    )
 
 
 def _weight(position: Expr, tap: Index, mode: str) -> Expr:
@@ -224,7 +297,9 @@ def affine_grid(
     spatial = shape[1:-1]
     rank = len(spatial)
     if theta.shape != (shape[0], rank, rank + 1) or rank not in (2, 3):
-        raise RefusalError(f"theta has shape {list(theta.shape)} for a grid of {list(shape)}")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE, f"theta has shape {list(theta.shape)} for a grid of {list(shape)}"
+        )
     dtype = numpy_dtype(theta.dtype)
     tables = [
         constant(_centers(n, bool(align_corners)).astype(dtype), theta.dtype) for n in spatial
@@ -254,5 +329,6 @@ def _same_size(size: Tensor, shape: Shape) -> Expr:
 
 def _centers(count: int, aligned: bool) -> NDArray[np.float64]:
     """Of `count` elements side by side from -1 to 1: the outermost centers there, or the edges."""
+    require_table(count)
     steps = 2.0 * np.arange(count) - (count - 1)
     return np.asarray(steps / max(1, count - 1 if aligned else count))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL
 from onnxc.errors import RefusalError
 from onnxc.expression import Buffer, Checked, Status, compare
 from onnxc.kernel import Branch, Loops, Program, Routine, Step, define
 from onnxc.op import Ints, op
 from onnxc.ops.agreement import whole
-from onnxc.ops.checks import positive_axis, scalar
+from onnxc.ops.checks import positive_axis, require_one_number, scalar
 from onnxc.routines import sides
 from onnxc.tensor import Tensor, of_buffer
 
@@ -28,7 +29,7 @@ def _cumulated(
 ) -> Tensor:
     """With a Routine for the axis or, where that is known only at run time, one for each axis."""
     if x.rank == 0:
-        raise RefusalError("an input of 0 dimensions has no axis")
+        raise RefusalError(Kind.OPERAND_RANK, "an input of 0 dimensions has no axis")
     if x.elements == 0:
         return x
     given = x.held("the elements")
@@ -46,6 +47,7 @@ def _cumulated(
     if isinstance(axis, Tensor):
         _choose(axis, [along(position) for position in range(x.rank)])
     else:
+        require_one_number("axis", axis)
         define((along(positive_axis(axis[0], x.rank)),))
     return of_buffer(out)
 

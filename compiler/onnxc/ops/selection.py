@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, FLOAT, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import Buffer, Expr, Index, compare, where
@@ -42,7 +43,9 @@ def top_k(
         k, fits = K[0], TRUE
     length = X.shape[position]
     if not 0 <= k <= length:
-        raise RefusalError(f"K is {k}, but axis {axis} of X has {length} elements")
+        raise RefusalError(
+            Kind.NUMBER_OUT_OF_RANGE, f"K is {k}, but axis {axis} of X has {length} elements"
+        )
     shape = (*X.shape[:position], k, *X.shape[position + 1 :])
     indices = agreed(_first(_comparable(X), position, k, shape, largest), fits)
     if indices.elements == 0:
@@ -96,7 +99,7 @@ def compress(input: Tensor, condition: Tensor, *, axis: int | None, declared: De
     x = input.reshape((input.elements,)) if axis is None else input
     position = positive_axis(axis or 0, x.rank)
     if condition.rank != 1:
-        raise RefusalError(f"condition has {condition.rank} dimensions, not 1")
+        raise RefusalError(Kind.OPERAND_RANK, f"condition has {condition.rank} dimensions, not 1")
     most = min(x.shape[position], condition.elements)
     largest = (*x.shape[:position], most, *x.shape[position + 1 :])
     shape, capacity = _largest(declared[0], largest, position)
@@ -123,7 +126,11 @@ def unique(
     A NaN equals every other, and is greater than all numbers.
     """
     if X.dtype.kind == "complex":
-        raise RefusalError(f"{X.dtype} has no order", "split it into real and imaginary parts")
+        raise RefusalError(
+            Kind.TYPE_NOT_SUPPORTED,
+            f"{X.dtype} has no order",
+            "split it into real and imaginary parts",
+        )
     x = X.reshape((X.elements,)) if axis is None else X
     position = positive_axis(axis or 0, x.rank)
     length = x.shape[position]
@@ -135,7 +142,7 @@ def unique(
     ]
     if limits[2][0] != (length,):
         fact = f"inverse_indices is declared with shape {list(limits[2][0])}, not [{length}]"
-        raise RefusalError(fact, "declare it so, or remove its shape")
+        raise RefusalError(Kind.RESULT_SHAPE, fact, "declare it so, or remove its shape")
     parameters = (
         *sides(x.shape, position),
         ("sorted", bool(sorted)),
@@ -175,10 +182,14 @@ def non_max_suppression(
     of those chosen is not above the other. Without a threshold every score but NaN will do.
     """
     if boxes.rank != 3 or boxes.shape[2] != 4 or scores.rank != 3:
-        raise RefusalError("boxes must be of shape [batches, boxes, 4], scores of 3 dimensions")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE, "boxes must be of shape [batches, boxes, 4], scores of 3 dimensions"
+        )
     batches, classes, count = scores.shape
     if boxes.shape[:2] != (batches, count):
-        raise RefusalError(f"scores {list(scores.shape)} do not fit boxes {list(boxes.shape)}")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE, f"scores {list(scores.shape)} do not fit boxes {list(boxes.shape)}"
+        )
     shape, capacity = _largest(declared[0], (batches * classes * count, 3), 0)
     parameters = (
         ("batches", batches),
@@ -246,7 +257,7 @@ def _largest(output: Output | None, natural: Shape, axis: int) -> tuple[Shape, i
     shape = (*natural[:axis], *output.shape[axis : axis + 1], *natural[axis + 1 :])
     if output.shape != shape:
         fact = f"the result has at most shape {list(natural)}"
-        raise RefusalError(fact, f"the model declares {list(output.shape)}")
+        raise RefusalError(Kind.RESULT_SHAPE, fact, f"the model declares {list(output.shape)}")
     return output.shape, min(output.shape[axis], natural[axis])
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import DOUBLE, FLOAT, INT64, UINT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.evaluate import constant_value
@@ -31,7 +32,9 @@ def constant_of_shape(
     input: Ints | Tensor, *, value: ir.TensorProtocol | None, declared: Declared
 ) -> Tensor:
     if value is not None and math.prod(value.shape.numpy()) != 1:
-        raise RefusalError(f"value has shape {list(value.shape.numpy())}", "give one element")
+        raise RefusalError(
+            Kind.NOT_ONE_ELEMENT, f"value has shape {list(value.shape.numpy())}", "give one element"
+        )
     dtype = FLOAT if value is None else element_type_of(value.dtype)
     array = np.zeros((), np.float32) if value is None else values_of(value).reshape(())
     element = constant(array, dtype)[()]
@@ -39,7 +42,9 @@ def constant_of_shape(
         target = declared_shape(declared)
         return agreed(full(target, element), equals(input, target))
     if any(extent < 0 for extent in input):
-        raise RefusalError(f"shape {list(input)} has a negative dimension")
+        raise RefusalError(
+            Kind.NUMBER_OUT_OF_RANGE, f"shape {list(input)} has a negative dimension"
+        )
     return full(tuple(input), element)
 
 
@@ -47,7 +52,7 @@ def constant_of_shape(
 def eye_like(input: Tensor, *, dtype: int | None, k: int, declared: Declared) -> Tensor:
     """The type is that of the declared output, which `dtype` has decided."""
     if input.rank != 2:
-        raise RefusalError(f"the input has {input.rank} dimensions, not 2")
+        raise RefusalError(Kind.OPERAND_RANK, f"the input has {input.rank} dimensions, not 2")
     output = declared[0]
     target = input.dtype if output is None else output.dtype
     rows, columns = input.shape
@@ -66,7 +71,9 @@ def _one(dtype: ElementType) -> Expr:
 @op("Trilu", exact=True)
 def trilu(input: Tensor, k: Ints | Tensor | None, *, upper: int) -> Tensor:
     if input.rank < 2:
-        raise RefusalError(f"the input has {input.rank} dimensions, not 2 or more")
+        raise RefusalError(
+            Kind.OPERAND_RANK, f"the input has {input.rank} dimensions, not 2 or more"
+        )
     rows, columns = input.shape[-2:]
     if isinstance(k, Tensor):
         given = whole(scalar("k", k))
@@ -96,7 +103,9 @@ def one_hot(
         extent = _depth(depth)
         target = (*indices.shape[:new], extent, *indices.shape[new:])
     if (*target[:new], *target[new + 1 :]) != indices.shape or values.shape != (2,):
-        raise RefusalError(f"indices of {list(indices.shape)} do not give {list(target)}")
+        raise RefusalError(
+            Kind.RESULT_SHAPE, f"indices of {list(indices.shape)} do not give {list(target)}"
+        )
 
     def element(*places: Index) -> Expr:
         index, place = indices[[*places[:new], *places[new + 1 :]]], at(places[new])
@@ -115,7 +124,7 @@ def one_hot(
 
 def _depth(depth: Ints | Floats) -> int:
     if len(depth) != 1 or not 0 <= depth[0] < math.inf:
-        raise RefusalError(f"depth is {list(depth)}", "give one number")
+        raise RefusalError(Kind.NOT_ONE_ELEMENT, f"depth is {list(depth)}", "give one number")
     return int(depth[0])
 
 
@@ -131,7 +140,9 @@ def range_(
     halves = output is not None and output.dtype.kind == "half"
     if halves and stash_type not in (FLOAT.code, DOUBLE.code):
         fact = f"stash_type {stash_type} is not supported"
-        raise RefusalError(fact, f"take {FLOAT.code}, float, or {DOUBLE.code}, double")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, fact, f"take {FLOAT.code}, float, or {DOUBLE.code}, double"
+        )
     operands = (("start", start), ("limit", limit), ("delta", delta))
     first, last, step = (scalar(name, tensor) for name, tensor in operands)
     if halves and stash_type == DOUBLE.code:
@@ -141,11 +152,17 @@ def range_(
     if known is None:
         shape = declared_shape(declared)
     elif (extent := int(known[()])) < 0:
-        raise RefusalError("no range goes from start to limit", "give a delta other than 0")
+        raise RefusalError(
+            Kind.NUMBER_OUT_OF_RANGE,
+            "no range goes from start to limit",
+            "give a delta other than 0",
+        )
     else:
         shape = (extent,)
     if len(shape) != 1 or (output is not None and output.shape != shape):
-        raise RefusalError(f"the range has shape {list(shape)}, not what the model declares")
+        raise RefusalError(
+            Kind.RESULT_SHAPE, f"the range has shape {list(shape)}, not what the model declares"
+        )
     result = _counted(shape, first, step)
     return result if known is not None else agreed(result, _says(length, shape))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, DOUBLE, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -29,7 +30,7 @@ from onnxc.expression import (
 from onnxc.op import Declared, Ints, op
 from onnxc.ops.agreement import agreed, declared_shape, whole
 from onnxc.ops.assembly import joined
-from onnxc.ops.checks import type_of_code
+from onnxc.ops.checks import require_one_number, require_table, type_of_code
 from onnxc.tensor import (
     Shape,
     Tensor,
@@ -62,6 +63,7 @@ def _table(values: object, dtype: ElementType) -> Tensor:
 
 def _roots(length: int, sign: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """cos and sin of sign·2πn/length for n from 0, exact at the quarters."""
+    require_table(length)
     turns = np.arange(length)
     angle = 2 * np.pi * turns / length
     quarter = 4 * turns % length == 0
@@ -101,6 +103,7 @@ def _interleaved(t: Tensor, rows: int, p: int, q: int) -> Tensor:
 
 def _times_twiddles(x: Complex, rows: int, p: int, q: int, sign: int) -> Complex:
     """[rows·q, p] to [rows·p, q], element (b, c) times exp(sign·2πi·bc/(pq))."""
+    require_table(p * q)
     angle = 2 * np.pi * np.outer(np.arange(p), np.arange(q)) / (p * q)
     cosine = _table(np.cos(angle), x.re.dtype)
     sine = _table(sign * np.sin(angle), x.re.dtype)
@@ -191,7 +194,11 @@ def _resized(x: Tensor, axis: int, length: int) -> Tensor:
 
 def _dft(x: Tensor, axis: int, length: int, *, inverse: int, onesided: int) -> Tensor:
     if x.shape[-1] not in (1, 2):
-        raise RefusalError(f"the last dimension is {x.shape[-1]}", "it is 1 (real) or 2 (complex)")
+        raise RefusalError(
+            Kind.OPERAND_SHAPE,
+            f"the last dimension is {x.shape[-1]}",
+            "it is 1 (real) or 2 (complex)",
+        )
     if inverse and onesided:
         return _real_inverse(x, axis, length)
     rows, outer = _complex_rows(_resized(x, axis, length), axis)
@@ -212,6 +219,7 @@ def _divided(part: Tensor, length: int) -> Tensor:
 def _real_inverse(x: Tensor, axis: int, length: int) -> Tensor:
     """The real signal whose spectrum the one side is; the other is its mirror, conjugate."""
     half, outer = _complex_rows(_resized(x, axis, length // 2 + 1), axis)
+    require_table(length)
     numbers = np.arange(length)
     mirrored = numbers > length // 2
     place = constant(np.where(mirrored, length - numbers, numbers), INT64)
@@ -234,7 +242,9 @@ def _chosen(value: Tensor, candidates: Mapping[int, tuple[Tensor, Expr]]) -> Ten
         fine = fine | (named & fits)
         result = tensor if result is None else _either(named, tensor, result)
     if result is None:
-        raise RefusalError("no value of a run-time operand gives the declared shape")
+        raise RefusalError(
+            Kind.RESULT_SHAPE, "no value of a run-time operand gives the declared shape"
+        )
     return agreed(result, fine)
 
 
@@ -283,7 +293,11 @@ def _along(
     onesided: int,
 ) -> Tensor:
     if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1:
-        raise RefusalError(f"axis {axis} is none of the signal's", "the last one is re and im")
+        raise RefusalError(
+            Kind.AXIS_OUT_OF_RANGE,
+            f"axis {axis} is none of the signal's",
+            "the last one is re and im",
+        )
     axis %= x.rank
     if isinstance(dft_length, Tensor):
         extent = declared_shape(declared)[axis]
@@ -293,7 +307,9 @@ def _along(
     usual = 2 * (x.shape[axis] - 1) if inverse and onesided else x.shape[axis]
     length = usual if dft_length is None else dft_length[0]
     if length < 1:
-        raise RefusalError(f"the transform has a length of {length}", "it is 1 or more")
+        raise RefusalError(
+            Kind.NUMBER_OUT_OF_RANGE, f"the transform has a length of {length}", "it is 1 or more"
+        )
     return _dft(x, axis, length, inverse=inverse, onesided=onesided)
 
 
@@ -311,10 +327,14 @@ def stft(
     if signal.rank == 2:
         signal = signal.unsqueeze([2])
     if signal.rank != 3:
-        raise RefusalError(f"signal has {signal.rank} dimensions, neither 2 nor 3")
+        raise RefusalError(
+            Kind.OPERAND_RANK, f"signal has {signal.rank} dimensions, neither 2 nor 3"
+        )
     halved = bool(onesided) and signal.shape[-1] == 1
     if onesided and not halved:
-        raise RefusalError("onesided is 1 for a complex signal", "set onesided to 0")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, "onesided is 1 for a complex signal", "set onesided to 0"
+        )
     if isinstance(frame_length, Tensor):
         bins = declared_shape(declared)[2]
         lengths = _lengths(bins, halved=halved)
@@ -343,11 +363,11 @@ def _stft(
     """And whether there are as many frames as declared."""
     extent = signal.shape[1]
     if not 1 <= length <= extent:
-        raise RefusalError(f"a frame has {length} values, the signal {extent}")
+        raise RefusalError(Kind.OPERAND_SHAPE, f"a frame has {length} values, the signal {extent}")
     if not isinstance(frame_step, Tensor):
         step = frame_step[0]
         if step < 1:
-            raise RefusalError(f"frame_step is {step}", "it is 1 or more")
+            raise RefusalError(Kind.NUMBER_OUT_OF_RANGE, f"frame_step is {step}", "it is 1 or more")
         frames = (extent - length) // step + 1
         return _framed(signal, window, length, frames, lambda f: f * step, halved), YES
     stride, frames = whole(frame_step.reshape(())[()]), declared_shape(declared)[1]
@@ -379,13 +399,24 @@ def _framed(
     return _dft(framed, 2, length, inverse=0, onesided=int(halved))
 
 
+def _of_rank_1(shape: Shape) -> Shape:
+    if len(shape) != 1:
+        raise RefusalError(Kind.RESULT_SHAPE, f"a window has 1 dimension, not {len(shape)}")
+    return shape
+
+
 def _window(
     size: Ints | Tensor, output_datatype: int, periodic: int, declared: Declared, *terms: float
 ) -> Tensor:
     """The sum of terms[k]·cos(2πkn/N), N being the size, less one where not periodic."""
-    length = declared_shape(declared)[0] if isinstance(size, Tensor) else size[0]
+    if isinstance(size, Tensor):
+        (length,) = _of_rank_1(declared_shape(declared))
+    else:
+        require_one_number("size", size)
+        length = size[0]
+    require_table(length)
     if length < 0:
-        raise RefusalError(f"size is {length}", "it is 0 or more")
+        raise RefusalError(Kind.NUMBER_OUT_OF_RANGE, f"size is {length}", "it is 0 or more")
     whole_turn = length if periodic else length - 1
     turns = np.arange(length) / max(whole_turn, 1)
     angles = (2 * np.pi * k * turns for k in range(len(terms)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import INT32, INT64
 from onnxc.errors import RefusalError
 from onnxc.expression import (
@@ -17,13 +19,14 @@ from onnxc.expression import (
     Expr,
     Index,
     Status,
+    along,
     apply,
     at,
     compare,
     literal,
     where,
 )
-from onnxc.kernel import define
+from onnxc.kernel import Loops, define
 from onnxc.op import Declared, Ints, op
 from onnxc.ops.agreement import (
     agreed,
@@ -36,7 +39,7 @@ from onnxc.ops.agreement import (
     table,
 )
 from onnxc.ops.assembly import part
-from onnxc.ops.checks import dimensions, require_choice, scalar
+from onnxc.ops.checks import dimensions, require_choice, require_table, scalar
 from onnxc.tensor import (
     Shape,
     Tensor,
@@ -72,9 +75,9 @@ def slice_(
         return _run_time_slice(data, starts, ends, axes, steps, declared_shape(declared))
     by = (1,) * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(by):
-        raise RefusalError("starts, ends and steps are not of one length")
+        raise RefusalError(Kind.ENTRY_COUNT, "starts, ends and steps are not of one length")
     if 0 in by:
-        raise RefusalError("a step is 0")
+        raise RefusalError(Kind.NUMBER_OUT_OF_RANGE, "a step is 0")
     ranges = [range(extent) for extent in data.shape]
     named = _named(axes, len(starts), data.rank)
     for dimension, start, end, step in zip(named, starts, ends, by, strict=True):
@@ -150,7 +153,7 @@ def _run_time_slice(
     starts, ends = _vector(starts), _vector(ends)
     steps = None if steps is None else _vector(steps)
     if not starts.shape == ends.shape == (starts if steps is None else steps).shape:
-        raise RefusalError("starts, ends and steps are not of one length")
+        raise RefusalError(Kind.ENTRY_COUNT, "starts, ends and steps are not of one length")
     entries, sliced = _entries(axes, starts.elements, data.shape, shape)
     if data.elements == 0:
         return nothing(shape, data.dtype, Status.SHAPE_MISMATCH)
@@ -190,14 +193,16 @@ def _entries(
     """
     rank = len(old)
     if len(new) != rank:
-        raise RefusalError(f"the declared {list(new)} has not {rank} dimensions")
+        raise RefusalError(Kind.RESULT_SHAPE, f"the declared {list(new)} has not {rank} dimensions")
     if isinstance(axes, Tensor):
         if axes.shape != (count,):
-            raise RefusalError(f"{count} entries for axes of shape {list(axes.shape)}")
+            raise RefusalError(
+                Kind.ENTRY_COUNT, f"{count} entries for axes of shape {list(axes.shape)}"
+            )
         return entries_of(axes, rank), tuple(range(rank))
     named = _named(axes, count, rank)
     if any(old[d] != new[d] for d in range(rank) if d not in named):
-        raise RefusalError(f"{list(old)} cannot become the declared {list(new)}")
+        raise RefusalError(Kind.RESULT_SHAPE, f"{list(old)} cannot become the declared {list(new)}")
     return table(named.index(d) if d in named else -1 for d in range(rank)), named
 
 
@@ -216,14 +221,14 @@ def pad(
     if isinstance(pads, Tensor) or isinstance(axes, Tensor):
         return _run_time_pad(data, pads, constant_value, axes, mode, declared_shape(declared))
     if len(pads) % 2:
-        raise RefusalError(f"{len(pads)} pads", "give two for each axis")
+        raise RefusalError(Kind.ENTRY_COUNT, f"{len(pads)} pads", "give two for each axis")
     named = dimensions(axes, len(pads) // 2, data.rank)
     before, after = [0] * data.rank, [0] * data.rank
     for n, dimension in enumerate(named):
         before[dimension], after[dimension] = pads[n], pads[n + len(named)]
     shape = tuple(sum(parts) for parts in zip(data.shape, before, after, strict=True))
     if any(extent < 0 for extent in shape):
-        raise RefusalError(f"pads {list(pads)} do not fit {list(data.shape)}")
+        raise RefusalError(Kind.PADS, f"pads {list(pads)} do not fit {list(data.shape)}")
     if mode == "constant":
         return _framed(data, before, shape, constant_value)
     walks = [
@@ -245,7 +250,8 @@ def _fill(data: Tensor, value: Tensor | None) -> Expr:
 def _framed(data: Tensor, before: Sequence[int], shape: Shape, value: Tensor | None) -> Tensor:
     """The data from the place `before` on (what is below 0 is cropped), `value` around it.
 
-    All is filled, then the data written into it: to ask at each element takes four times as long.
+    What is around is filled, and the data written into it: to ask at each element takes four times
+    as long.
     """
     starts = [max(0, first) for first in before]
     ends = [min(n + b, m) for n, b, m in zip(data.shape, before, shape, strict=True)]
@@ -255,16 +261,54 @@ def _framed(data: Tensor, before: Sequence[int], shape: Shape, value: Tensor | N
         places = zip(indices, starts, before, strict=True)
         return data[[index + (start - first) for index, start, first in places]]
 
-    frame = full(shape, _fill(data, value))
+    fill = _fill(data, value)
     if 0 in inner:
-        return frame
+        return full(shape, fill)
     picture = compute(inner, element)
     if inner == shape:
         return picture
     out = Buffer("", shape, data.dtype, "workspace")
-    around = part(out, frame, "what is around the data")
-    define((around, part(out, picture, "the data", starts)))
+    around = [part(out, full(shape, fill), "what is around the data")]
+    if math.prod(shape) - math.prod(inner) < math.prod(inner):
+        around = [_slab(out, slab, fill) for slab in _slabs(shape, inner, starts)]
+    define((*around, part(out, picture, "the data", starts)))
     return of_buffer(out)
+
+
+@dataclass(frozen=True)
+class _Slab:
+    """A box of a frame: from `starts` on of `shape`; `again`, if not 0, so much further on, too.
+
+    dimension   the one along which it lies beside the data
+    """
+
+    dimension: int
+    starts: tuple[int, ...]
+    shape: Shape
+    again: int
+
+
+def _slabs(shape: Shape, inner: Shape, starts: Sequence[int]) -> Iterator[_Slab]:
+    """All of `shape` but a box of the shape `inner` in it."""
+    for d, (whole, extent, start) in enumerate(zip(shape, inner, starts, strict=True)):
+        before, after = start, whole - start - extent
+        if before == after:
+            ends = [(0, before, before + extent)]
+        else:
+            ends = [(0, before, 0), (start + extent, after, 0)]
+        for first, width, again in ends:
+            if width:
+                corner = (*starts[:d], first, *(0 for _ in shape[d + 1 :]))
+                yield _Slab(d, corner, (*inner[:d], width, *shape[d + 1 :]), again)
+
+
+def _slab(out: Buffer, slab: _Slab, fill: Expr) -> Loops:
+    sides = full((2 if slab.again else 1, *slab.shape), fill)
+    side, *walks = (Index() if axis.extent == 1 else along(axis) for axis in sides.axes)
+    places = [walk + start for walk, start in zip(walks, slab.starts, strict=True)]
+    places[slab.dimension] = places[slab.dimension] + side * slab.again
+    role = "what is around the data"
+    return Loops(out, tuple(places), sides.axes, sides.value, role=role)
 
 
 def _walk(extent: int, before: int, after: int, mode: str) -> Callable[[Index], Index]:
@@ -272,9 +316,10 @@ def _walk(extent: int, before: int, after: int, mode: str) -> Callable[[Index], 
     start, length = max(0, -before), extent + min(before, 0) + min(after, 0)
     padded = before > 0 or after > 0
     if padded and length <= 0 and extent + before + after > 0:
-        raise RefusalError(f"mode {mode!r} has no element to take", "crop less")
+        raise RefusalError(Kind.PADS, f"mode {mode!r} has no element to take", "crop less")
     if not padded:
         return lambda index: index + start
+    require_table(extent + before + after)
     beyond = np.arange(-max(before, 0), length + max(after, 0))
     places = constant((_inside(beyond, length, mode) + start).astype(np.int32), INT32)
     return lambda index: dynamic(places[[index]])
@@ -302,7 +347,9 @@ def _run_time_pad(
     given = _vector(pads)
     count = given.elements // 2
     if given.shape != (2 * count,):
-        raise RefusalError(f"pads have shape {list(given.shape)}", "give two for each axis")
+        raise RefusalError(
+            Kind.ENTRY_COUNT, f"pads have shape {list(given.shape)}", "give two for each axis"
+        )
     entries, padded = _entries(axes, count, data.shape, shape)
     if data.elements == 0 and mode != "constant":
         return nothing(shape, data.dtype, Status.SHAPE_MISMATCH)
@@ -386,7 +433,10 @@ def center_crop_pad(
     if isinstance(shape, Tensor):
         target = declared_shape(declared)
         if len(target) != input_data.rank:
-            raise RefusalError(f"the declared {list(target)} has not {input_data.rank} dimensions")
+            raise RefusalError(
+                Kind.RESULT_SHAPE,
+                f"the declared {list(target)} has not {input_data.rank} dimensions",
+            )
         named = dimensions(axes, shape.elements, input_data.rank)
         fits = equals(shape, [target[d] for d in named])
     else:
@@ -397,7 +447,9 @@ def center_crop_pad(
     if any(extent < 0 for extent in target) or any(
         target[d] != input_data.shape[d] for d in others
     ):
-        raise RefusalError(f"{list(input_data.shape)} cannot become {list(target)}")
+        raise RefusalError(
+            Kind.RESULT_SHAPE, f"{list(input_data.shape)} cannot become {list(target)}"
+        )
     pairs = zip(input_data.shape, target, strict=True)
     before = [-((old - new) // 2) if old > new else (new - old) // 2 for old, new in pairs]
     result = _framed(input_data, before, target, None)

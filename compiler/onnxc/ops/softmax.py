@@ -73,9 +73,12 @@ def powers_below_1(shifted: Tensor) -> Tensor:
 
 
 def logarithms(data: Tensor, axis: int) -> Tensor:
-    """The logarithm of what Softmax gives, which its quotient would round to that of 0."""
+    """The logarithm of what Softmax gives, which its quotient would round to that of 0.
+
+    The sums are stored, so that the logarithms of several rows are computed side by side.
+    """
     shifted = relative_to_largest(data, axis)
-    total = folded("sum", powers_below_1(shifted), (axis,))
+    total = folded("sum", powers_below_1(shifted), (axis,)).stored("sum of exponentials")
     total = elementwise(lambda x: apply("log", x), total)
     total = total.stored("logarithm of the sum of exponentials")
     return elementwise(lambda x, whole: x - whole, shifted, total)

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
 from onnxc.expression import Index
 from onnxc.op import Ints
@@ -95,7 +96,9 @@ def sliding_windows(
                 f"a kernel that reaches over {reach(kernel[d], spread[d])} elements does not fit"
                 f" into the {spatial[d] + begin + end} of spatial dimension {d}"
             )
-            raise RefusalError(fact, "pad the input, or give a smaller kernel")
+            raise RefusalError(
+                Kind.WINDOW_TOO_LARGE, fact, "pad the input, or give a smaller kernel"
+            )
         if ceil_mode and (output - 1) * steps[d] >= spatial[d] + begin:
             output -= 1
         found.append(Window(spatial[d], kernel[d], steps[d], spread[d], begin, end, output))
@@ -144,9 +147,11 @@ def per_dimension(name: str, values: Sequence[int] | None, rank: int, *, least: 
         return (least,) * rank
     if len(values) != rank:
         fact = f"{name} has {len(values)} values for {rank} spatial dimensions"
-        raise RefusalError(fact, "give one a spatial dimension")
+        raise RefusalError(Kind.ENTRY_COUNT, fact, "give one a spatial dimension")
     if any(value < least for value in values):
-        raise RefusalError(f"{name} is {list(values)}", f"give numbers of at least {least}")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, f"{name} is {list(values)}", f"give numbers of at least {least}"
+        )
     return tuple(values)
 
 
@@ -155,9 +160,9 @@ def begin_end_pads(pads: Sequence[int] | None, rank: int) -> list[tuple[int, int
     values = tuple(pads or (0,) * (2 * rank))
     if len(values) != 2 * rank:
         fact = f"pads has {len(values)} values for {rank} spatial dimensions"
-        raise RefusalError(fact, "give a begin for each, then an end for each")
+        raise RefusalError(Kind.ENTRY_COUNT, fact, "give a begin for each, then an end for each")
     if any(value < 0 for value in values):
-        raise RefusalError(f"pads is {list(values)}", "crop with a Slice before")
+        raise RefusalError(Kind.PADS, f"pads is {list(values)}", "crop with a Slice before")
     return list(zip(values[:rank], values[rank:], strict=True))
 
 
@@ -183,5 +188,7 @@ def _padding(
         ]
         made = [split_padding(max(0, total), mode) for total in totals]
     if any(map(any, given)) and given != made:
-        raise RefusalError(f"has both auto_pad {mode} and pads", "remove one of the two")
+        raise RefusalError(
+            Kind.ATTRIBUTES_CONFLICT, f"has both auto_pad {mode} and pads", "remove one of the two"
+        )
     return made

@@ -7,13 +7,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import INT64_MAX
-from onnxc.errors import Problem, UsageError
+from onnxc.errors import OptionError, OptionFault, Problem, WordedProblem
 from onnxc.protobuf.where import quoted
 
 _PLACES: Final = 3
@@ -70,7 +71,16 @@ def _with_places(dims: Sequence[OpenDim]) -> str:
 
 def options(dims: Mapping[str, int]) -> str:
     """Sizes as the command line takes them."""
-    return " ".join(f"--dim {shlex.quote(f'{key}={size}')}" for key, size in dims.items())
+    return " ".join(f"--dim {_shell_word(f'{key}={size}')}" for key, size in dims.items())
+
+
+def _shell_word(text: str) -> str:
+    """The text on one line, quoted where a shell needs it; by its bytes if it is not printable."""
+    if text.isprintable():
+        return shlex.quote(text)
+    plain = (c if c.isascii() and c.isprintable() and c not in "'\\" else None for c in text)
+    pairs = zip(plain, text, strict=True)
+    return "$'" + "".join(p or "".join(f"\\{b:03o}" for b in c.encode()) for p, c in pairs) + "'"
 
 
 def argument(dims: Mapping[str, int]) -> str:
@@ -80,33 +90,24 @@ def argument(dims: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
-class OpenDimsProblem(Problem):
-    """Dimensions that need a size; the remedy is for the command line."""
+class OpenDimsProblem(WordedProblem):
+    """Dimensions that need a size."""
 
-    keys: tuple[str, ...] = ()
-
-    def in_python(self) -> Problem:
-        """The same for a caller of onnxc.compile."""
-        return replace(self, remedy=f"give each one: {argument(dict.fromkeys(self.keys, 1))}")
+    dims: tuple[OpenDim, ...] = ()
 
 
-class DimensionError(UsageError):
-    """Wrong sizes: of each its key, the size, and what is wrong; worded for the command line."""
+class DimensionError(OptionError):
+    """Wrong sizes: of each its key, the size, and what is wrong."""
 
-    def __init__(self, faults: Sequence[tuple[str, object, str]]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("\n".join(f"--dim {key}={size}: {fact}" for key, size, fact in faults))
-
-    def in_python(self) -> UsageError:
-        """The same for a caller of onnxc.compile."""
-        lines = [f"dims[{key!r}] = {size!r}: {fact}" for key, size, fact in self.faults]
-        return UsageError("\n".join(lines))
+    option = "--dim"
+    argument = "dims"
 
 
 def open_dims_problem(model: ir.Model) -> list[Problem]:
     """What an input's shape lacks: open dims, with the command line to paste, or the whole rank."""
     problems = [
         Problem(
+            Kind.UNKNOWN_RANK,
             f"input {quoted(value.name or '')}",
             "has no shape, so that not even its rank is known",
             "re-export the model with shaped inputs",
@@ -119,7 +120,10 @@ def open_dims_problem(model: ir.Model) -> list[Problem]:
         keys = dict.fromkeys((dim.key for dim in dims), 1)
         fact = f"input dimensions without a size: {listed(dims)}"
         remedy = f"give each one: {options(keys)}"
-        problems.append(OpenDimsProblem("model", fact, remedy, tuple(keys)))
+        python = f"give each one: {argument(keys)}"
+        problems.append(
+            OpenDimsProblem(Kind.OPEN_DIMENSIONS, "model", fact, remedy, python=python, dims=dims)
+        )
     return problems
 
 
@@ -138,6 +142,12 @@ def bind_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
     binding.apply()
 
 
+def _several(key: str, size: int) -> str:
+    """The options that one is meant to be which holds several sizes; "" where it does not."""
+    found = {name: int(number) for name, number in _SIZE.findall(f"{key}={size}")}
+    return options(found) if len(found) > 1 else ""
+
+
 class _Binding:
     def __init__(self, model: ir.Model) -> None:
         self._model = model
@@ -146,12 +156,15 @@ class _Binding:
         self._inputs = {value.name: value for value in model.graph.inputs}
         self._by_name: dict[str, tuple[str, int]] = {}
         self._by_axis: dict[tuple[str, int], int] = {}
-        self.faults: list[tuple[str, object, str]] = []
+        self.faults: list[OptionFault] = []
+
+    def _tell(self, kind: Kind, key: str, size: object, fact: str) -> None:
+        self.faults.append(OptionFault(kind, key, size, fact))
 
     def add(self, key: str, size: int) -> None:
         """Takes one --dim; what is wrong with it goes to `faults`."""
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= INT64_MAX:
-            self.faults.append((key, size, "a size must be an integer of 0 or more"))
+            self._tell(Kind.DIMENSION_SIZE, key, size, "a size must be an integer of 0 or more")
         elif key in self._names:
             self._bind_name(key, key, size)
         else:
@@ -161,24 +174,28 @@ class _Binding:
         earlier, known = self._by_name.setdefault(name, (key, size))
         if known != size:
             fact = f"dimension {quoted(name)} has the size {known} by {quoted(earlier)}"
-            self.faults.append((key, size, fact))
+            self._tell(Kind.DIMENSION_CONFLICT, key, size, fact)
 
     def _bind_axis(self, key: str, size: int) -> None:
         input_name, colon, digits = key.rpartition(":")
         value = self._inputs.get(input_name) if colon else None
         if value is None or not (digits.isascii() and digits.isdigit()):
-            self.faults.append((key, size, self._unknown(key, size)))
+            if several := _several(key, size):
+                fact = f"one size each; repeat --dim for each: {several}"
+                self._tell(Kind.DIMENSION_SIZE, key, size, fact)
+            else:
+                self._tell(Kind.UNKNOWN_DIMENSION, key, size, self._unknown(key))
             return
         shape = value.shape if isinstance(value.type, ir.TensorType) else None
         axis = int(digits) if len(digits) < 10 else INT64_MAX
         if shape is None:
             fact = f"input {quoted(input_name)} has no shape in the model"
+            self._tell(Kind.UNKNOWN_RANK, key, size, fact)
         elif axis >= len(shape):
             fact = f"input {quoted(input_name)} has rank {len(shape)}"
-        else:
-            fact = self._bind_extent(input_name, axis, shape[axis], key, size)
-        if fact:
-            self.faults.append((key, size, fact))
+            self._tell(Kind.UNKNOWN_DIMENSION, key, size, fact)
+        elif fact := self._bind_extent(input_name, axis, shape[axis], key, size):
+            self._tell(Kind.DIMENSION_CONFLICT, key, size, fact)
 
     def _bind_extent(
         self, input_name: str, axis: int, extent: int | ir.SymbolicDim, key: str, size: int
@@ -193,11 +210,10 @@ class _Binding:
         known = self._by_axis.setdefault((input_name, axis), size)
         return f"the axis has the size {known} already" if known != size else ""
 
-    def _unknown(self, key: str, size: int) -> str:
-        several = {name: int(number) for name, number in _SIZE.findall(f"{key}={size}")}
-        if len(several) > 1:
-            return f"one size each; repeat --dim for each: {options(several)}"
+    def _unknown(self, key: str) -> str:
         fact = "the model has no such dimension"
+        if key in _output_names(self._model):
+            fact = "only outputs have that dimension, their sizes follow from those of the inputs"
         keys = list(dict.fromkeys(dim.key for dim in self._open))
         if not keys:
             return f"{fact}; it has no open dims"
@@ -230,6 +246,12 @@ class _Binding:
         if input_name is None or extent.value:
             return extent
         return self._by_axis.get((input_name, axis), extent)
+
+
+def _output_names(model: ir.Model) -> set[str]:
+    """The names of dimensions of outputs."""
+    extents = (extent for value in model.graph.outputs for extent in value.shape or ())
+    return {e.value for e in extents if isinstance(e, ir.SymbolicDim) and e.value}
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

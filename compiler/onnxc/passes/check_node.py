@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
+from functools import cache
+from typing import Final
 
 import onnx_ir as ir
 from onnx import defs
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import Problem
 from onnxc.op import load_operators, schema_at, schemas
 from onnxc.passes.expand_function import expandable
+from onnxc.passes.fixable import with_inputs
 from onnxc.passes.upgrade import replacement, rules_for
-from onnxc.protobuf.where import quoted
-from onnxc.values import type_text
+from onnxc.protobuf.where import quoted, shown
+from onnxc.values import shape_text, static_shape, type_text
 
+_OPERANDS_TOLD: Final = 8
 _Option = defs.OpSchema.FormalParameterOption
 
 
@@ -21,16 +27,53 @@ def operator_problems(domain: str, name: str, version: int, where: str) -> Itera
     """The operator is unknown, too young, deprecated or not supported."""
     known = schemas(domain, name)
     schema = schema_at(domain, name, version)
-    if not known:
-        shown = domain or "ai.onnx"
-        yield Problem(where, f"domain {shown} has no such operator", "see `onnxc ops`")
+    if not known and domain not in _domains():
+        fact = f"the domain {quoted(domain)} is not ONNX's but a runtime's or a vendor's own"
+        remedy = "export without that runtime's optimisations, quantised in the QDQ format"
+        yield Problem(Kind.CUSTOM_DOMAIN, where, fact, remedy)
+    elif not known:
+        fact = f"domain {shown(domain or 'ai.onnx')} has no such operator"
+        yield Problem(Kind.UNKNOWN_OPERATOR, where, fact, _meant(domain, name))
     elif schema is None:
         fact = f"the operator came with opset {known[0].since_version}"
-        yield Problem(where, fact, "re-export with that or newer")
+        yield Problem(Kind.OPERATOR_TOO_NEW, where, fact, "re-export with that or newer")
     elif schema.deprecated and not rules_for(schema):
-        yield Problem(where, "the operator is deprecated at this opset", "re-export the model")
+        yield Problem(
+            Kind.OPERATOR_DEPRECATED,
+            where,
+            "the operator is deprecated at this opset",
+            "re-export the model",
+        )
     elif not is_supported(domain, name):
-        yield Problem(where, "the operator is not supported yet", "see `onnxc ops`")
+        yield Problem(
+            Kind.OPERATOR_NOT_SUPPORTED,
+            where,
+            "the operator is not supported yet",
+            "see `onnxc ops`",
+        )
+
+
+@cache
+def _domains() -> frozenset[str]:
+    """Those of ONNX's own operators."""
+    return frozenset(schema.domain for schema in defs.get_all_schemas())
+
+
+def _meant(domain: str, name: str) -> str:
+    """An operator that a name may have been meant for, as a remedy."""
+    names = {schema.name for schema in defs.get_all_schemas() if schema.domain == domain}
+    close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.8)
+    return f"did you mean {close[0]}?" if close else "see `onnxc ops`"
+
+
+def branch_problem(node: ir.Node, where: str) -> Problem:
+    """Of an If whose condition is not known at compile time."""
+    condition = node.inputs[0] if node.inputs else None
+    name = quoted(condition.name or "") if condition is not None else "its condition"
+    fact = f"the condition {name} is known at run time only, and one branch can be compiled"
+    remedy = "make it a constant of the model, or export the model without the If"
+    problem = Problem(Kind.RUN_TIME_BRANCH, where, fact, remedy)
+    return problem if condition is None else with_inputs(problem, [condition], ())
 
 
 def is_supported(domain: str, name: str) -> bool:
@@ -42,22 +85,56 @@ def is_supported(domain: str, name: str) -> bool:
 def unsupported_problem(node: ir.Node, where: str) -> Problem:
     """Of a node that a supported one became: there is no function for it, nor a body."""
     named = "the operator" if f"({node.op_type}-" in where else f"its part {node.op_type}"
-    return Problem(where, f"{named} is not supported yet", "see `onnxc ops`")
+    return Problem(
+        Kind.OPERATOR_NOT_SUPPORTED, where, f"{named} is not supported yet", "see `onnxc ops`"
+    )
 
 
 def unknown_shape_problem(node: ir.Node, value: ir.Value, where: str) -> Problem:
     """A result has no size before the run: which operands, that come with it, may decide."""
     operator = load_operators()[node.domain, node.op_type]
     asked = operator.constant_inputs or range(len(node.inputs))
-    late = [
-        f"{formal.name} ({quoted(v.name or '')})"
+    late = {
+        f"{formal.name} ({quoted(v.name or '')})": v
         for n, (formal, v) in enumerate(zip(operator.inputs, node.inputs, strict=False))
         if n in asked and v is not None and v.const_value is None and len(v.shape or ()) <= 1
-    ]
+    }
     fact = f"the shape of output {quoted(value.name or '')} is unknown at compile time"
     if late:
         fact += f": it may depend on {', '.join(late)}"
-    return Problem(where, fact, "declare it in the model, or make what decides it a constant")
+    problem = Problem(
+        Kind.SHAPE_UNKNOWN,
+        where,
+        fact,
+        "declare it in the model, or make what decides it a constant",
+    )
+    first = static_shape(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
+    return with_inputs(problem, late.values(), first or ())
+
+
+def late_problem(node: ir.Node, problem: Problem) -> Problem:
+    """The problem of an operand that a node wants at compile time, with the inputs to fix."""
+    late = [
+        value
+        for value in node.inputs
+        if value is not None and value.const_value is None and not _is_data(value)
+    ]
+    return with_inputs(problem, late, ())
+
+
+def _is_data(value: ir.Value) -> bool:
+    """Whether a value is what a node works on, as far as its type tells."""
+    return value.dtype is None or value.dtype.is_floating_point()
+
+
+def operands(node: ir.Node, kind: Kind) -> str:
+    """The inputs of a node with types and shapes, where a fault of that kind is about them."""
+    if kind.value // 100 != 4 and kind is not Kind.INFERENCE_FAILED:
+        return ""
+    told = [f"{quoted(v.name or '')} {shape_text(v)}" for v in node.inputs if v is not None]
+    if len(told) > _OPERANDS_TOLD:
+        told[_OPERANDS_TOLD:] = [f"and {len(told) - _OPERANDS_TOLD:,} more"]
+    return f"input{'s' if len(told) > 1 else ''} {', '.join(told)}" if told else ""
 
 
 def arity_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
@@ -71,10 +148,14 @@ def arity_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator
             needed = str(least) if least == most else f"{least} to {most}"
             plural = "" if needed == "1" else "s"
             fact = f"has {count} {what}{'' if count == 1 else 's'}"
-            yield Problem(where, fact, f"the schema has {needed} {what}{plural}")
+            yield Problem(
+                Kind.OPERAND_COUNT, where, fact, f"the schema has {needed} {what}{plural}"
+            )
     for formal, value in zip(schema.inputs, node.inputs, strict=False):
         if value is None and formal.option == _Option.Single:
-            yield Problem(where, f"input {formal.name} is required but left out")
+            yield Problem(
+                Kind.OPERAND_LEFT_OUT, where, f"input {formal.name} is required but left out"
+            )
 
 
 def attribute_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
@@ -83,14 +164,21 @@ def attribute_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iter
         formal = schema.attributes.get(name)
         if formal is None:
             known = ", ".join(sorted(schema.attributes)) or "none"
-            fact = f"attribute '{name}' does not exist at this version"
-            yield Problem(where, fact, f"the schema has {known}")
+            fact = f"attribute {quoted(name)} does not exist at this version"
+            yield Problem(Kind.UNKNOWN_ATTRIBUTE, where, fact, f"the schema has {known}")
         elif attribute.type.name != str(formal.type).rpartition(".")[2]:
-            fact = f"attribute '{name}' is {attribute.type.name}"
-            yield Problem(where, fact, f"the schema says {str(formal.type).rpartition('.')[2]}")
+            fact = f"attribute {quoted(name)} is {attribute.type.name}"
+            yield Problem(
+                Kind.ATTRIBUTE_TYPE,
+                where,
+                fact,
+                f"the schema says {str(formal.type).rpartition('.')[2]}",
+            )
     for name, formal in schema.attributes.items():
         if formal.required and name not in node.attributes:
-            yield Problem(where, f"attribute '{name}' is required but missing")
+            yield Problem(
+                Kind.ATTRIBUTE_MISSING, where, f"attribute '{name}' is required but missing"
+            )
 
 
 def type_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
@@ -107,7 +195,9 @@ def type_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[
         first, kind = bound.setdefault(formal.type_str, (formal.name, actual))
         if kind != actual and formal.is_homogeneous:
             fact = f"input {first} is {kind} but input {formal.name} is {actual}"
-            yield Problem(where, fact, "both must have one type: cast one of them")
+            yield Problem(
+                Kind.OPERAND_TYPES_DIFFER, where, fact, "both must have one type: cast one of them"
+            )
 
 
 def output_type_problems(node: ir.Node, schema: defs.OpSchema, where: str) -> Iterator[Problem]:
@@ -123,4 +213,4 @@ def _type_problem(
 ) -> Problem:
     fact = f"{side} {formal.name} ({quoted(value.name or '')}) is {type_text(value.type)}"
     allowed = ", ".join(sorted(t for t in formal.types if t.startswith("tensor")))
-    return Problem(where, fact, f"this version allows {allowed}")
+    return Problem(Kind.OPERAND_TYPE, where, fact, f"this version allows {allowed}")

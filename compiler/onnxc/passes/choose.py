@@ -7,20 +7,23 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from onnxc.dtypes import DOUBLE
 from onnxc.expression import Axis, Buffer, Fold, along, load
 from onnxc.kernel import Loops, Micro, Program, Step, map_loops
 from onnxc.passes.merge_axes import merged
+from onnxc.summation import IN_ORDER
 from onnxc.target import Target
 from onnxc.traversal import axes_read, replace_loads, replace_subexpression
 from onnxc.tuned.byte_transpose import byte_transpose
-from onnxc.tuned.contraction import contraction
+from onnxc.tuned.contraction import contraction, is_copied
 from onnxc.tuned.depthwise import depthwise
 from onnxc.tuned.gemv import gemv
 from onnxc.tuned.integer_depthwise import integer_depthwise
 from onnxc.tuned.integer_product import integer_product
 from onnxc.tuned.product import Product, only_fold, product_of
 from onnxc.tuned.recurrent import with_recurrent_kernels
-from onnxc.tuned.scalar import is_scalar
+from onnxc.tuned.rowwise import rowwise
+from onnxc.tuned.scalar import is_scalar, without_padding
 from onnxc.tuned.scalar_layers import scalar
 from onnxc.tuned.transpose import transpose
 from onnxc.tuned.walks import gathered
@@ -28,10 +31,14 @@ from onnxc.tuned.winograd import winograd
 
 ROWS: Final = 4
 """Rows for which it pays to lay the other operand out anew."""
-KERNELS: Final[tuple[Callable[[Product, Target], Micro | None], ...]] = (
+MOST: Final = 2**31 - 1
+"""Elements of a buffer, so that offsets are int32_t."""
+Kernel = Callable[[Product, Target], Micro | None]
+KERNELS: Final[tuple[Kernel, ...]] = (
     gemv,
     depthwise,
     winograd,
+    rowwise,
     contraction,
 )
 
@@ -62,14 +69,37 @@ def chosen(loops: Loops, target: Target) -> list[Step]:
     fold = only_fold(step)
     axes = () if fold is None else _axes_of(fold, step)
     if fold is None or fold is step.value or not axes:
-        return [loops]
-    sums = Buffer("", tuple(axis.extent for axis in axes), fold.dtype, "workspace")
-    walks = tuple(map(along, axes))
-    first = chosen(replace(step, out=sums, where=walks, axes=axes, value=fold), target)
+        return [in_order(step) if target.portable else loops]
+    alone = _sums_alone(step, fold, axes)
+    first = chosen(alone, target)
     if not any(isinstance(part, Micro) for part in first):
-        return [loops]
-    value = replace_subexpression(step.value, fold, load(sums, walks))
+        return [in_order(step) if target.portable else loops]
+    value = replace_subexpression(step.value, fold, load(alone.out, alone.where))
     return [*first, replace(step, value=value, role=step.role or "what follows the sums")]
+
+
+def in_order(step: Loops) -> Loops:
+    """A merged kernel whose only sum of products has the bits that a tuned kernel gives it."""
+    fold, (bare, _) = only_fold(step), without_padding(step)
+    product = product_of(bare) or _product_alone(bare)
+    if fold is None or product is None:
+        return step
+    axes = sorted(fold.axes, key=lambda axis: -abs(product.rows.flat.stride(axis)))
+    ordered = Fold(fold.dtype, fold.operation, tuple(axes), fold.value, IN_ORDER)
+    return replace(step, value=replace_subexpression(step.value, fold, ordered))
+
+
+def _sums_alone(step: Loops, fold: Fold, axes: tuple[Axis, ...]) -> Loops:
+    """The kernel that stores the sums without what follows them; `axes` from _axes_of."""
+    sums = Buffer("", tuple(axis.extent for axis in axes), fold.dtype, "workspace")
+    return replace(step, out=sums, where=tuple(map(along, axes)), axes=axes, value=fold)
+
+
+def _product_alone(step: Loops) -> Product | None:
+    """What the sums are, where vectors cannot compute what follows them."""
+    fold = only_fold(step)
+    axes = () if fold is None else _axes_of(fold, step)
+    return product_of(merged(_sums_alone(step, fold, axes))) if fold and axes else None
 
 
 def _axes_of(fold: Fold, step: Loops) -> tuple[Axis, ...]:
@@ -87,7 +117,8 @@ def _readable(step: Loops, product: Product, target: Target) -> tuple[list[Step]
     panel, lanes = product.panel, product.lanes
     given = panel.buffer.data is None and not product.rows.flat.stride(lanes)
     rows = math.prod(axis.extent for axis in product.points)
-    if not given or rows < ROWS or (panel.flat.stride(lanes) == 1 and len(product.fold.axes) == 1):
+    in_place = panel.flat.stride(lanes) == 1 and len(product.fold.axes) == 1
+    if not given or rows < ROWS or in_place or is_copied(product, target):
         return [], step
     axes = (*product.shared, *product.blocks, *product.fold.axes, lanes)
     place = Buffer("", tuple(axis.extent for axis in axes), panel.dtype, "workspace")
@@ -112,7 +143,8 @@ def _with_constant_rows(step: Loops, product: Product) -> Loops:
 def tuned(loops: Loops, target: Target) -> Micro | None:
     """The tuned kernel for a merged kernel: the first of KERNELS that computes it, if one does."""
     product = product_of(loops)
-    if product is None:
+    if product is None or any(b.elements > MOST for b in (*loops.reads(), loops.out)):
         return None
-    found = (kernel(product, target) for kernel in KERNELS)
+    kernels = (contraction,) if product.dtype is DOUBLE else KERNELS
+    found = (kernel(product, target) for kernel in kernels)
     return next((step for step in found if step is not None), None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
 from onnxc.values import static_shape, values_of
 
@@ -73,7 +74,9 @@ def _axis(node: ir.Node, shape: Shape) -> int | None:
         return None
     axis = int(attribute.value)
     if not -len(shape) <= axis < len(shape):
-        raise RefusalError(f"axis {axis} is not in a tensor of {len(shape)} dimensions")
+        raise RefusalError(
+            Kind.AXIS_OUT_OF_RANGE, f"axis {axis} is not in a tensor of {len(shape)} dimensions"
+        )
     return axis
 
 

@@ -3,61 +3,74 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Union
 
 import numpy as np
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import ElementType, numpy_dtype
-from onnxc.errors import RefusalError, UsageError
+from onnxc.errors import OptionError, OptionFault, RefusalError
 from onnxc.protobuf.where import quoted
-from onnxc.values import element_type_of, static_shape, tensor_of, type_text
+from onnxc.values import element_type_of, shape_text, static_shape, tensor_of, type_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Fix = str | int | float | bool
+Scalar = str | int | float | bool
+Fix = Union[Scalar, Sequence[Scalar], "NDArray[Any]"]
+"""One value, which fills an input, or one for each of its elements, row by row."""
 _BOOLS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
-class FixError(UsageError):
-    """Wrong values: of each its input, the value, and what is wrong; worded for a command line."""
+class FixError(OptionError):
+    """Wrong values: of each its input, the value, and what is wrong."""
 
-    def __init__(self, faults: Sequence[tuple[str, object, str]]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("\n".join(f"--fix {name}={value}: {fact}" for name, value, fact in faults))
-
-    def in_python(self) -> UsageError:
-        """The same for a caller of onnxc.compile."""
-        return UsageError(
-            "\n".join(f"fix[{name!r}] = {value!r}: {fact}" for name, value, fact in self.faults)
-        )
+    option = "--fix"
+    argument = "fix"
 
 
 def options(fix: Mapping[str, Fix]) -> str:
     """Values as the command line takes them."""
-    return " ".join(f"--fix {shlex.quote(f'{name}={value}')}" for name, value in fix.items())
+    return " ".join(f"--fix {shlex.quote(f'{name}={text(value)}')}" for name, value in fix.items())
+
+
+def argument(fix: Mapping[str, Fix]) -> str:
+    """Values as onnxc.compile takes them."""
+    given = (f"{json.dumps(name, ensure_ascii=False)}: {value!r}" for name, value in fix.items())
+    return f"fix={{{', '.join(given)}}}"
+
+
+def text(value: Fix) -> str:
+    """As in "true", "16000" or "1,3,2"."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    return ",".join(map(text, np.asarray(value).reshape(-1).tolist()))
 
 
 def fix_inputs(model: ir.Model, fix: Mapping[str, Fix]) -> dict[str, NDArray[Any]]:
-    """Makes inputs constants, filled with one value each; returns their arrays by name.
+    """Makes inputs constants, of one value or one for each element; returns their arrays by name.
 
-    A text is read by the input's type. Raises FixError for names that are no inputs, values that
-    the type does not have and inputs of open shape; the model is then unchanged.
+    A text, of values between commas, is read by the input's type. Raises FixError for names that
+    are no inputs, values that the type does not have, as many as there are no elements, and inputs
+    of open shape; the model is then unchanged.
     """
     inputs = {value.name or "": value for value in model.graph.inputs}
     arrays: dict[str, NDArray[Any]] = {}
-    faults: list[tuple[str, object, str]] = []
+    faults: list[OptionFault] = []
     for name, value in fix.items():
         try:
             if name not in inputs:
-                raise RefusalError(_unknown(name, list(inputs)))
+                raise RefusalError(Kind.UNKNOWN_INPUT, _unknown(name, list(inputs)))
             arrays[name] = _filled(inputs[name], value)
         except RefusalError as refusal:
-            faults.append((name, value, refusal.fact))
+            faults.append(OptionFault(refusal.kind, name, value, refusal.fact))
     if faults:
         raise FixError(faults)
     for name, array in arrays.items():
@@ -77,16 +90,35 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 def _filled(value: ir.Value, given: Fix) -> NDArray[Any]:
     if not isinstance(value.type, ir.TensorType):
-        raise RefusalError(f"the input is {type_text(value.type)}, not a tensor")
+        raise RefusalError(Kind.FIX_TYPE, f"the input is {type_text(value.type)}, not a tensor")
     dtype = element_type_of(value.type.dtype)
     shape = static_shape(value)
     if shape is None:
-        raise RefusalError("the shape of the input is open: fix its dimensions with --dim")
-    element = _element(dtype, given)
-    return np.full(shape, element, numpy_dtype(dtype))
+        raise RefusalError(
+            Kind.FIX_OPEN_SHAPE, "the shape of the input is open: fix its dimensions with --dim"
+        )
+    elements = [_element(dtype, scalar) for scalar in _scalars(dtype, given)]
+    if len(elements) not in (1, math.prod(shape)):
+        fact = f"{len(elements)} values where {shape_text(value)} has {math.prod(shape):,}"
+        raise RefusalError(Kind.FIX_VALUE, f"{fact}: give one, which fills it, or as many")
+    array = np.empty(shape, numpy_dtype(dtype))
+    array.reshape(-1)[:] = elements
+    return array
 
 
-def _element(dtype: ElementType, given: Fix) -> bool | int | float:
+def _scalars(dtype: ElementType, given: Fix) -> list[Scalar]:
+    if isinstance(given, str):
+        return list(given.split(","))
+    if isinstance(given, bool | int | float | np.generic):
+        return [given]
+    try:
+        scalars: list[Scalar] = np.asarray(given).reshape(-1).tolist()
+    except ValueError:  # rows of different lengths
+        raise RefusalError(Kind.FIX_VALUE, f"not values of type {dtype.name}") from None
+    return scalars
+
+
+def _element(dtype: ElementType, given: Scalar) -> bool | int | float:
     """Raises RefusalError where `given` is no value of the type."""
     fact = f"not a value of type {dtype.name}"
     try:
@@ -102,17 +134,17 @@ def _element(dtype: ElementType, given: Fix) -> bool | int | float:
             case "float" | "half":
                 return _float(dtype, given)
     except (ValueError, KeyError, OverflowError):
-        raise RefusalError(fact) from None
-    raise RefusalError(f"inputs of type {dtype.name} cannot be fixed")
+        raise RefusalError(Kind.FIX_VALUE, fact) from None
+    raise RefusalError(Kind.FIX_TYPE, f"inputs of type {dtype.name} cannot be fixed")
 
 
-def _bool(given: Fix) -> bool:
+def _bool(given: Scalar) -> bool:
     if isinstance(given, bool | np.bool_):
         return bool(given)
     return _BOOLS[str(given).lower()]
 
 
-def _integer(given: Fix) -> int:
+def _integer(given: Scalar) -> int:
     if isinstance(given, str):
         return int(given)
     if isinstance(given, bool | float):
@@ -120,7 +152,7 @@ def _integer(given: Fix) -> int:
     return int(given)
 
 
-def _float(dtype: ElementType, given: Fix) -> float:
+def _float(dtype: ElementType, given: Scalar) -> float:
     if isinstance(given, bool):
         raise ValueError
     number = float(given)

@@ -59,20 +59,21 @@ def _operands(graph: ir.Graph, node: ir.Node) -> tuple[ir.Node, Array, Array | N
 def _scaled(
     node: ir.Node, maker: ir.Node, weights: Array, bias: Array | None
 ) -> tuple[Array, Array] | None:
-    """The new weights and bias, in double; None where a factor is unknown or not finite."""
+    """The new weights and bias, as float; None where a factor is unknown or one is not finite."""
     found = [_constant(value) for value in node.inputs[1:5]]
-    known = [array for array in found if array is not None]
+    known = [array.astype(np.float64) for array in found if array is not None]
     if len(known) != 4:
         return None
     scale, shift, mean, variance = known
     with np.errstate(all="ignore"):
         factor = scale / np.sqrt(variance + _number(node, "epsilon", EPSILON))
-        before = (0.0 if bias is None else bias) * _number(maker, "beta", 1.0)
-        moved = (before - mean) * factor + shift
-        if maker.op_type == "Gemm" and not _number(maker, "transB", 0):
-            new = weights * factor
-        else:
-            new = weights * factor.reshape(-1, *(1 for _ in weights.shape[1:]))
+        given = np.asarray(0.0 if bias is None else bias, np.float64)
+        before = given * _number(maker, "beta", 1.0)
+        moved = np.asarray((before - mean) * factor + shift).astype(np.float32)
+        if not (maker.op_type == "Gemm" and not _number(maker, "transB", 0)):
+            factor = factor.reshape(-1, *(1 for _ in weights.shape[1:]))
+        # numpy computes it in double piece by piece, without all of it in memory.
+        new = np.multiply(weights, factor, out=np.empty_like(weights), casting="same_kind")
     if moved.ndim != 1 or not (np.isfinite(new).all() and np.isfinite(moved).all()):
         return None
     return new, moved
@@ -95,12 +96,12 @@ def _take_over(graph: ir.Graph, node: ir.Node, maker: ir.Node, weights: Array, b
 
 
 def _constant(value: ir.Value | None) -> Array | None:
-    """A float constant, in double."""
+    """A float constant."""
     if value is None or value.const_value is None or value.dtype is None:
         return None
     if element_type_of(value.dtype) is not FLOAT:
         return None
-    return values_of(value.const_value).astype(np.float64)
+    return values_of(value.const_value)
 
 
 def _number(node: ir.Node, name: str, otherwise: float) -> float:
@@ -111,7 +112,6 @@ def _number(node: ir.Node, name: str, otherwise: float) -> float:
 def _value(array: Array, named: ir.Value | None) -> ir.Value:
     """A new constant, called as the one that it stands for."""
     name = (named.name if named is not None else None) or ""
-    rounded = array.astype(np.float32)
     value = ir.Value(name=name, type=ir.TensorType(ir.DataType.FLOAT), shape=ir.Shape(array.shape))
-    value.const_value = tensor_of(rounded, FLOAT, name)
+    value.const_value = tensor_of(array, FLOAT, name)
     return value

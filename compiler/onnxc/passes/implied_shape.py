@@ -12,6 +12,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
 from onnxc.passes.data_sizes import MAXIMUM
 from onnxc.protobuf.where import quoted
@@ -123,5 +124,7 @@ def counted_shape(node: ir.Node, shape: ir.Shape) -> ir.Shape:
     size, rest = divmod(math.prod(extents), math.prod(known))
     if rest:
         fact = f"input {quoted(data.name or '')} is {shape_text(data)}"
-        raise RefusalError(fact, f"its elements do not fill the declared {shape}")
+        raise RefusalError(
+            Kind.RESULT_SHAPE, fact, f"its elements do not fill the declared {shape}"
+        )
     return ir.Shape([extent if isinstance(extent, int) else size for extent in shape])

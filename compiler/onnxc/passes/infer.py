@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-import numpy as np
-import onnx
 import onnx_ir as ir
-from onnx import defs, shape_inference
+from onnx import defs
 
-from onnxc.dtypes import INT64_MAX, numpy_dtype
+from onnxc.diagnostics import Kind
+from onnxc.dtypes import INT64_MAX
 from onnxc.errors import ModelError, Problem, RefusalError
 from onnxc.evaluate import constant_value
 from onnxc.op import OPSET, Operator, call, load_operators, newest_schema, schema_at
@@ -28,6 +27,9 @@ from onnxc.passes.branch import inline_branch, known_branch, reachable
 from onnxc.passes.check_node import (
     arity_problems,
     attribute_problems,
+    branch_problem,
+    late_problem,
+    operands,
     operator_problems,
     output_type_problems,
     type_problems,
@@ -38,16 +40,15 @@ from onnxc.passes.data_sizes import MAXIMUM, maximum_shape, value_of_known, vary
 from onnxc.passes.expand_function import expand
 from onnxc.passes.fold_cost import POINT_LIMIT, points
 from onnxc.passes.implied_shape import counted_shape, implied_shape
+from onnxc.passes.inference import Told, inferred_outputs
 from onnxc.passes.naming import ValueNames
-from onnxc.passes.taken_for_granted import check_taken_for_granted
 from onnxc.passes.upgrade import default_of, upgrade
 from onnxc.protobuf.tensors import MAX_RANK
-from onnxc.protobuf.where import quoted
+from onnxc.protobuf.where import quoted, shown
 from onnxc.tensor import Sized
 from onnxc.values import (
     element_type_of,
     placeholder,
-    shape_text,
     static_shape,
     tensor_of,
     type_text,
@@ -91,14 +92,7 @@ def _label(node: ir.Node, number: int) -> str:
 def node_label(node: ir.Node, number: int, version: int) -> str:
     name = f"node {quoted(node.name)}" if node.name else f"node #{number}"
     domain = f"{node.domain}." if node.domain else ""
-    return f"{name} ({domain}{node.op_type}-{version})"
-
-
-class _Told(NamedTuple):
-    """What ONNX says of an output; None for what it does not know."""
-
-    type: ir.TypeProtocol | None
-    extents: tuple[int | ir.SymbolicDim, ...] | None
+    return f"{name} ({shown(domain + node.op_type)}-{version})"
 
 
 class _Walk:
@@ -118,13 +112,18 @@ class _Walk:
         self.operators = load_operators()
         self.names = ValueNames(graph)
         self.queue: deque[tuple[ir.Node, str, defs.OpSchema | None]] = deque()
-        self.inferred: dict[object, list[_Told]] = {}
+        self.inferred: dict[object, list[Told]] = {}
         self.varying: set[object] = set()
 
     def check_input(self, value: ir.Value) -> Iterator[Problem]:
         where = f"input {quoted(value.name or '')}"
         if not isinstance(value.type, ir.TensorType):
-            yield Problem(where, f"{type_text(value.type)} is not supported", "only tensors are")
+            yield Problem(
+                Kind.NOT_A_TENSOR,
+                where,
+                f"{type_text(value.type)} is not supported",
+                "only tensors are",
+            )
         else:
             yield from self._size_problems(value, where)
             return
@@ -135,16 +134,29 @@ class _Walk:
         try:
             dtype = element_type_of(value.dtype) if value.dtype is not None else None
         except RefusalError as refusal:
-            yield Problem(where, refusal.fact)
+            yield refusal.at(where)
             self.unknown.add(value)
             return
         if shape is None or dtype is None:
             self.unknown.add(value)
+        elif any(extent < 0 for extent in shape):
+            yield Problem(
+                Kind.NEGATIVE_DIMENSION, where, f"the result has a negative shape, {list(shape)}"
+            )
+            self.unknown.add(value)
         elif len(shape) > MAX_RANK:
-            yield Problem(where, f"the result has {len(shape)} dimensions, more than {MAX_RANK}")
+            yield Problem(
+                Kind.RANK_TOO_LARGE,
+                where,
+                f"the result has {len(shape)} dimensions, more than {MAX_RANK}",
+            )
             self.unknown.add(value)
         elif math.prod(filter(None, shape)) * dtype.size > INT64_MAX:
-            yield Problem(where, f"shape {list(shape)} has more bytes than C can address")
+            yield Problem(
+                Kind.TENSOR_TOO_LARGE,
+                where,
+                f"shape {list(shape)} has more bytes than C can address",
+            )
             self.unknown.add(value)
 
     def visit_next(self, number: int) -> Iterator[tuple[ir.Node, Problem]]:
@@ -167,8 +179,9 @@ class _Walk:
     def _check(self, node: ir.Node, where: str) -> Iterator[Problem]:
         domain, version = node.domain, node.version or OPSET
         schema = schema_at(domain, node.op_type, version)
-        found: list[Problem] = []
-        found += operator_problems(domain, node.op_type, version, where)
+        found = list(operator_problems(domain, node.op_type, version, where))
+        if node.op_type == "If" and [p.kind for p in found] == [Kind.OPERATOR_NOT_SUPPORTED]:
+            found = [branch_problem(node, where)]
         if schema is not None:
             found += arity_problems(node, schema, where)
             found += attribute_problems(node, schema, where)
@@ -192,7 +205,7 @@ class _Walk:
         try:
             nodes = upgrade(node, schema)
         except RefusalError as refusal:
-            yield Problem(where, refusal.fact, refusal.remedy)
+            yield _refused(node, refusal, where)
             self.unknown.update(node.outputs)
             return
         if nodes == [node]:
@@ -243,10 +256,10 @@ class _Walk:
             _check_attributes(node, operator)
             look = _look(node)
             if look not in self.inferred or look is None:
-                self.inferred[look] = _inferred_outputs(node)
+                self.inferred[look] = inferred_outputs(node)
             largest = maximum_shape(node) or []
         except RefusalError as refusal:
-            yield Problem(where, refusal.fact, refusal.remedy)
+            yield _refused(node, refusal, where)
             self.unknown.update(node.outputs)
             return
         for position, told in enumerate(self.inferred[look]):
@@ -255,7 +268,7 @@ class _Walk:
                 try:
                     yield from self._settle(node, position, told, most, where)
                 except RefusalError as refusal:
-                    yield Problem(where, refusal.fact, refusal.remedy)
+                    yield _refused(node, refusal, where)
                     self.unknown.add(node.outputs[position])
         for position in varying_outputs(node):
             if position < len(node.outputs):
@@ -267,14 +280,14 @@ class _Walk:
                 if not _fold(node, operator) and look is not None:
                     self.varying.add(given)
             except RefusalError as refusal:
-                yield Problem(where, refusal.fact, refusal.remedy)
+                yield _refused(node, refusal, where)
                 self.unknown.update(node.outputs)
 
     def _settle(
         self,
         node: ir.Node,
         position: int,
-        told: _Told,
+        told: Told,
         largest: tuple[int, ...] | None,
         where: str,
     ) -> Iterator[Problem]:
@@ -287,13 +300,15 @@ class _Walk:
             if value.type is not None and value.type != told.type:
                 fact = f"output {quoted(value.name or '')} is {type_text(told.type)}"
                 remedy = f"the model declares {type_text(value.type)}"
-                yield Problem(where, fact, remedy)
+                yield Problem(Kind.DECLARED_TYPE, where, fact, remedy)
             value.type = told.type
             if told.extents is not None:
                 declared, shape = value.shape, ir.Shape(told.extents)
                 if declared is not None and _contradicts(declared, shape):
                     fact = f"output {quoted(value.name or '')} has shape {shape}"
-                    yield Problem(where, fact, f"the model declares {declared}")
+                    yield Problem(
+                        Kind.DECLARED_SHAPE, where, fact, f"the model declares {declared}"
+                    )
                 value.shape = shape if declared is None else _merged(shape, declared)
         if largest is not None:
             _limit(value, largest)
@@ -309,13 +324,20 @@ class _Walk:
         yield from self._size_problems(value, where)
 
 
+def _refused(node: ir.Node, refusal: RefusalError, where: str) -> Problem:
+    """The problem that stops a node, with its operands, or what to fix, where that is the point."""
+    problem = refusal.at(where, operands(node, refusal.kind))
+    late = refusal.kind in (Kind.CONSTANT_REQUIRED, Kind.SHAPE_UNKNOWN)
+    return late_problem(node, problem) if late else problem
+
+
 def _size_readers(node: ir.Node, where: str) -> Iterator[Problem]:
     """Values whose size only the data decides are results of the model, nothing else."""
     for value in node.inputs:
         if value is not None and value.meta.get(MAXIMUM):
             fact = f"the size of input {quoted(value.name or '')} depends on run-time data"
             remedy = "onnxc gives such values as outputs of the model only"
-            yield Problem(where, fact, remedy)
+            yield Problem(Kind.SIZE_FROM_DATA, where, fact, remedy)
 
 
 def _check_attributes(node: ir.Node, operator: Operator) -> None:
@@ -327,7 +349,7 @@ def _check_attributes(node: ir.Node, operator: Operator) -> None:
     ]
     if kept:
         fact = f"attribute {', '.join(kept)} is not supported"
-        raise RefusalError(fact, "re-export without it")
+        raise RefusalError(Kind.PART_NOT_SUPPORTED, fact, "re-export without it")
 
 
 def _limit(value: ir.Value, largest: tuple[int, ...]) -> None:
@@ -385,69 +407,6 @@ def _seen(value: ir.Value | None) -> object:
     return value.dtype, static_shape(value), constant.tobytes()
 
 
-def _inferred_outputs(node: ir.Node) -> list[_Told]:
-    """What ONNX's inference for the newest schema says of each output; raises RefusalError.
-
-    Names are by position: those of the model may be anything, and onnx tells values apart by them.
-    """
-    check_taken_for_granted(node)
-    inputs = {f"i{n}": value for n, value in enumerate(node.inputs) if value is not None}
-    types = {name: _type_proto(value) for name, value in inputs.items()}
-    data = {
-        name: ir.serde.serialize_tensor(tensor)
-        for name, value in inputs.items()
-        if (tensor := _known(value)) is not None and tensor.nbytes <= FOLD_LIMIT
-    }
-    if node.op_type == "Pad" and "i3" in data and inputs["i3"].dtype is ir.DataType.INT32:
-        # onnx reads axes as int64, whatever their type is.
-        axes = inputs["i3"].const_value
-        assert axes is not None
-        data["i3"] = ir.serde.serialize_tensor(ir.tensor(axes.numpy().astype("int64"), name="i3"))
-        types["i3"].tensor_type.elem_type = onnx.TensorProto.INT64
-    proto = ir.serde.serialize_node(node)
-    proto.input[:] = [f"i{n}" if f"i{n}" in inputs else "" for n in range(len(node.inputs))]
-    # Of Attention onnx forgets the past in the scores' shape unless the present is asked for too.
-    every = node.op_type == "Attention" and "i4" in inputs
-    proto.output[:] = [f"o{n}" if v.name or every else "" for n, v in enumerate(node.outputs)]
-    version = node.version or OPSET
-    opset = [onnx.helper.make_opsetid(node.domain, version if node.domain else OPSET)]
-    schema = newest_schema(node.domain, node.op_type)
-    if not schema.has_type_and_shape_inference_function:  # two, that keep type and shape
-        return [_told(types["i0"])]
-    try:
-        found = shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=opset)
-    except (shape_inference.InferenceError, onnx.checker.ValidationError, ValueError) as error:
-        shown = (f"{quoted(v.name or '')} {shape_text(v)}" for v in inputs.values())
-        fact = str(error).rpartition("Error]")[2].strip().rstrip(".")
-        raise RefusalError(f"{fact} (inputs {', '.join(shown)})" if inputs else fact) from None
-    return [_told(found.get(f"o{n}", onnx.TypeProto())) for n in range(len(node.outputs))]
-
-
-def _known(value: ir.Value) -> ir.TensorProtocol | None:
-    """The constant; a list without elements is one, also where it comes at run time."""
-    if value.const_value is None and value.dtype is not None and static_shape(value) == (0,):
-        dtype = element_type_of(value.dtype)
-        return tensor_of(np.empty(0, numpy_dtype(dtype)), dtype)
-    return value.const_value
-
-
-def _told(proto: onnx.TypeProto) -> _Told:
-    if not proto.WhichOneof("value"):
-        return _Told(None, None)
-    shape = ir.serde.deserialize_type_proto_for_shape(proto)
-    kind = ir.serde.deserialize_type_proto_for_type(proto)
-    return _Told(kind, None if shape is None else tuple(shape))
-
-
-def _type_proto(value: ir.Value) -> onnx.TypeProto:
-    proto = onnx.TypeProto()
-    assert value.type is not None
-    ir.serde.serialize_type_into(proto, value.type)
-    if value.shape is not None:
-        ir.serde.serialize_shape_into(proto, value.shape)
-    return proto
-
-
 def _fold(node: ir.Node, operator: Operator) -> bool:
     """Gives the outputs their values where they are known at compile time and small enough.
 
@@ -468,7 +427,11 @@ def _fold(node: ir.Node, operator: Operator) -> bool:
             continue  # of run-time operands there may be something to report
         if tensor.shape != static_shape(value):
             fact = f"output {quoted(value.name or '')} has shape {value.shape}"
-            raise RefusalError(f"{fact} but is computed as {list(tensor.shape)}", "report this bug")
+            raise RefusalError(
+                Kind.INTERNAL_ERROR,
+                f"{fact} but is computed as {list(tensor.shape)}",
+                "report this bug",
+            )
         if not folds:
             continue
         same = [v for v, t in zip(node.inputs, inputs, strict=True) if t is tensor]

@@ -30,7 +30,8 @@ from onnxc.expression import (
     along,
     load,
 )
-from onnxc.kernel import Loops, Program, Routine, Step, map_loops
+from onnxc.kernel import Loops, Placed, Program, Routine, Step, map_loops
+from onnxc.passes.channels_second import in_planes, in_windows
 from onnxc.tensor import axes_of
 from onnxc.traversal import map_indices, replace_subexpression, walk
 
@@ -57,6 +58,10 @@ class Placement:
     order: tuple[int, ...]
     begin: tuple[int, ...]
     fill: int
+
+    @property
+    def described(self) -> Placed:
+        return Placed(self.old.shape, self.order, self.begin)
 
     def indices(self, indices: tuple[Index, ...]) -> tuple[Index, ...]:
         return tuple(indices[d] + self.begin[d] for d in self.order)
@@ -88,6 +93,9 @@ class _Layout:
         self.before = program = map_loops(program, lambda loops: [_unflattened(loops)])
         self.pinned = _pinned(program)
         self.sources: dict[Buffer, _Wish] = {}
+        target = self.before.target
+        vectors = target is not None and target.variants[-1].lanes > 1
+        self.vectors = vectors and not (target and target.portable)  # then all targets' are one
         self.orders: dict[Buffer, tuple[int, ...]] = {}
 
     def program(self) -> Program:
@@ -113,12 +121,31 @@ class _Layout:
             for buffer in step.writes():
                 if buffer in copied and last_writers[buffer] == position:
                     steps += self.copy(copied[buffer])
-        return replace(self.before, steps=tuple(steps))
+        laid_out = {p.new: p.described for p in (*placed.values(), *copied.values())}
+        return replace(self.before, steps=tuple(steps), placed=laid_out)
+
+    def stays(self, step: Loops) -> bool:
+        """Whether the convolution has its channels second: two copies would cost more than it."""
+        folds, sources = _folds(step), _sources(step)
+        if not self.vectors or len(folds) != 1 or len(sources) != 1:
+            return False
+        ((source, _, fill),) = sources
+        pinned = {step.out, source.buffer} <= self.pinned
+        return pinned and fill == 0 and in_planes(step, folds[0], source)
+
+    def read_as_it_lies(self, step: Loops, source: Load) -> bool:
+        """Whether it does without a copy of the source with channels last."""
+        folds = _folds(step)
+        if not self.vectors or source.buffer not in self.pinned or len(folds) != 1:
+            return False
+        return self.stays(step) or in_windows(step, folds[0], source)
 
     def read(self, step: Loops) -> None:
         """Notes what the convolution wants of what it reads."""
         for source, guards, fill in _sources(step):
             order = _channels_last(source, step)
+            if self.read_as_it_lies(step, source):
+                order = tuple(range(len(source.indices)))
             if order is None:
                 continue
             shape = source.buffer.shape
@@ -206,7 +233,8 @@ class _Layout:
             Index(i.const, i.terms, tuple((changed(e), s) for e, s in i.dynamic)) for i in where
         )
         after = replace(step, out=out, where=where, value=changed(step.value))
-        if out is step.out and _folds(step) and len(step.where) == len(out.shape) > 2:
+        later = out is step.out and _folds(step) and not self.stays(step)
+        if later and len(step.where) == len(out.shape) > 2:
             return _stored_later(after)
         return [_reordered(after)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
 from onnxc.passes.rewriting import Rewriting
 
@@ -23,7 +24,7 @@ def align(r: Rewriting) -> None:
     single = all(extent == 1 for extent in narrow) and spare >= 0
     if not single and not (0 <= axis <= spare and wide[axis : axis + len(narrow)] == narrow):
         fact = f"the shape {list(narrow)} of B is no run of A's {list(wide)} from axis {axis} on"
-        raise RefusalError(fact, "re-export with opset 7 or newer")
+        raise RefusalError(Kind.SHAPES_DO_NOT_BROADCAST, fact, "re-export with opset 7 or newer")
     if not single and axis != spare:
         _append_ones(r, 1, len(narrow), spare - axis)
 
@@ -31,7 +32,9 @@ def align(r: Rewriting) -> None:
 def _check_equal(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     if left != right:
         fact = f"shapes {list(left)} and {list(right)} differ and broadcast is 0"
-        raise RefusalError(fact, "set broadcast, or re-export with opset 7 or newer")
+        raise RefusalError(
+            Kind.SHAPES_DO_NOT_BROADCAST, fact, "set broadcast, or re-export with opset 7 or newer"
+        )
 
 
 def _append_ones(r: Rewriting, position: int, rank: int, count: int) -> None:
@@ -46,7 +49,9 @@ def equal_shapes(r: Rewriting) -> None:
         if r.shape(position) != first:
             shapes = f"shapes {list(first)} and {list(r.shape(position))} differ"
             fact = f"{shapes} and this version does not broadcast"
-            raise RefusalError(fact, "re-export with opset 8 or newer")
+            raise RefusalError(
+                Kind.SHAPES_DO_NOT_BROADCAST, fact, "re-export with opset 8 or newer"
+            )
 
 
 def align_channels(r: Rewriting) -> None:
@@ -55,7 +60,7 @@ def align_channels(r: Rewriting) -> None:
     if len(slope) == 1 and slope[0] != 1 and len(shape) > 2:
         if slope[0] != shape[1]:
             fact = f"the slope has {slope[0]} elements for {shape[1]} channels"
-            raise RefusalError(fact)
+            raise RefusalError(Kind.SHAPES_DO_NOT_BROADCAST, fact)
         _append_ones(r, 1, 1, len(shape) - 2)
 
 
@@ -68,7 +73,9 @@ def gemm_bias(r: Rewriting) -> None:
     product = tuple(s[ax[_flag(r, name)]] for name, s, ax in sides)
     if bias != product:
         fact = f"C has shape {list(bias)}, the product {list(product)}, and broadcast is 0"
-        raise RefusalError(fact, "set broadcast, or re-export with opset 7 or newer")
+        raise RefusalError(
+            Kind.SHAPES_DO_NOT_BROADCAST, fact, "set broadcast, or re-export with opset 7 or newer"
+        )
 
 
 def _flag(r: Rewriting, name: str) -> int:

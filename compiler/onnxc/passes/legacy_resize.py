@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import FLOAT
 from onnxc.errors import RefusalError
 from onnxc.passes.rewriting import Rewriting
@@ -25,7 +26,7 @@ def upsample(r: Rewriting) -> None:
     height, width, scales = (r.take(name) for name in ("height_scale", "width_scale", "scales"))
     if r.schema.since_version < 7:
         if len(r.shape(0)) != 4:
-            raise RefusalError("this version takes four dimensions only")
+            raise RefusalError(Kind.OLD_VERSION, "this version takes four dimensions only")
         scales = (1.0, 1.0, height, width)
     given = r.needed(1) if scales is None else r.constant(scales, "scales", FLOAT)
     r.rename("Resize")

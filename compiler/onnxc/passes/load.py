@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 from google.protobuf.message import Message
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import ModelError, Problem
 from onnxc.op import OPSET
 from onnxc.passes.check_node import operator_problems
@@ -87,21 +88,29 @@ def _header_problems(model: onnx.ModelProto) -> list[Problem]:
     found: list[Problem] = []
     newest = onnx.IR_VERSION
     if not model.HasField("ir_version"):
-        found.append(Problem("model", "has no ir_version", "re-export the model"))
+        found.append(
+            Problem(Kind.INCOMPLETE_MODEL, "model", "has no ir_version", "re-export the model")
+        )
     elif model.ir_version > newest:
         fact = f"IR version {model.ir_version} is newer than {newest}, the newest that onnxc reads"
         remedy = "update onnxc, or re-export with an older IR version"
-        found.append(Problem("model", fact, remedy))
+        found.append(Problem(Kind.IR_VERSION, "model", fact, remedy))
     elif model.ir_version < OLDEST_IR:
         fact = f"IR version {model.ir_version} is older than {OLDEST_IR}"
-        found.append(Problem("model", fact, "re-export the model"))
+        found.append(Problem(Kind.IR_VERSION, "model", fact, "re-export the model"))
     if not model.HasField("graph"):
-        found.append(Problem("model", "has no graph", "re-export the model"))
+        found.append(Problem(Kind.INCOMPLETE_MODEL, "model", "has no graph", "re-export the model"))
     elif not model.graph.output:
         remedy = "name its results as graph outputs"
-        found.append(Problem("model", "has no outputs, so there is nothing to compute", remedy))
+        found.append(
+            Problem(
+                Kind.NO_OUTPUTS, "model", "has no outputs, so there is nothing to compute", remedy
+            )
+        )
     if not model.opset_import:
-        found.append(Problem("model", "has no opset import", "re-export the model"))
+        found.append(
+            Problem(Kind.INCOMPLETE_MODEL, "model", "has no opset import", "re-export the model")
+        )
     return found
 
 
@@ -141,7 +150,11 @@ def _converted(
         converted = ir.from_proto(model)
     except (ir.serde.SerdeError, NotImplementedError, ValueError) as error:
         raise ModelError(
-            [Problem("model", f"onnx_ir cannot represent it: {_root(error)}")]
+            [
+                Problem(
+                    Kind.NOT_REPRESENTABLE, "model", f"onnx_ir cannot represent it: {_root(error)}"
+                )
+            ]
         ) from None
     for node, opset in zip(converted.graph.all_nodes(), versions, strict=True):
         node.version = opset

@@ -64,7 +64,7 @@ class _Lowering:
     only another name of; `shapes` has the actual shapes of those whose size the data decides,
     `actual` the buffers that outputs have for them. Of the steps that operators asked for,
     `prepared` has each with its origins, `emitted` those that are in the program; `places` are
-    buffers that others stand for.
+    buffers that others stand for, `held` what those without a name hold.
     """
 
     def __init__(self, graph: ir.Graph, plain: bool) -> None:
@@ -83,6 +83,7 @@ class _Lowering:
         self.prepared: dict[Step, Step] = {}
         self.emitted: set[Step] = set()
         self.places: dict[Buffer, Buffer] = {}
+        self.held: dict[Buffer, tuple[str, tuple[int, ...]]] = {}
         self.steps: list[Step] = []
 
     def program(self) -> Program:
@@ -100,7 +101,8 @@ class _Lowering:
             if value not in self.realized or first[value] is not buffer:
                 self._store_output(value, buffer)
         steps, notes = tuple(self.steps), self._notes()
-        return Program(tuple(inputs), tuple(outputs), steps, notes, self.actual)
+        program = Program(tuple(inputs), tuple(outputs), steps, notes, self.actual)
+        return replace(program, held=self.held)
 
     def _node(self, node: ir.Node, outputs: dict[ir.Value, Buffer]) -> None:
         places: list[tuple[ir.Value, Buffer]] = []
@@ -120,6 +122,7 @@ class _Lowering:
                     self.aliases[value] = self.aliases.get(source, source)
             if tensor.buffer is not None and steps and value not in outputs:
                 self.realized.add(value)  # its steps have this node's name, its readers need not
+                self.held.setdefault(tensor.buffer, (value.name or "", tensor.shape))
             if value in outputs:
                 places.append((value, outputs[value]))
             elif self.plain or self._needs_buffer(value, tensor):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import INT64_MAX, UINT8
 from onnxc.errors import ModelError, Problem
 from onnxc.expression import Buffer
@@ -117,7 +118,9 @@ class _Planner:
         """Offsets for buffers; what takes over another's memory may also go elsewhere."""
         if sum(-(-buffer.bytes // ALIGNMENT) * ALIGNMENT for buffer in spans) > INT64_MAX:
             fact = "the values between its nodes need more memory than C can address"
-            raise ModelError([Problem("model", fact, "use smaller dimensions")])
+            raise ModelError(
+                [Problem(Kind.MEMORY_TOO_LARGE, "model", fact, "use smaller dimensions")]
+            )
         needed = {arena: max(map(_natural, inner), default=1) for arena, inner in arenas.items()}
         least = max(bytes_live(spans, pairs), default=0)
         best: Plan | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.op import OPSET
@@ -51,7 +52,7 @@ class Rewriting:
     def needed(self, position: int) -> ir.Value:
         value = self.input(position)
         if value is None:
-            raise RefusalError(f"input {position} is left out")
+            raise RefusalError(Kind.OPERAND_LEFT_OUT, f"input {position} is left out")
         return value
 
     def shape(self, position: int) -> tuple[int, ...]:
@@ -59,7 +60,9 @@ class Rewriting:
         shape = static_shape(self.needed(position))
         if shape is None:
             name = self.schema.inputs[min(position, len(self.schema.inputs) - 1)].name
-            raise RefusalError(f"the shape of input {name} must be known for this version")
+            raise RefusalError(
+                Kind.SHAPE_UNKNOWN, f"the shape of input {name} must be known for this version"
+            )
         return shape
 
     def dtype(self, position: int) -> ElementType:
@@ -72,7 +75,7 @@ class Rewriting:
         value = self.needed(position)
         if value.const_value is None:
             fact = f"input {name} must be known at compile time for this version"
-            raise RefusalError(fact, "make it an initializer")
+            raise RefusalError(Kind.CONSTANT_REQUIRED, fact, "make it an initializer")
         return values_of(value.const_value)
 
     def set_input(self, position: int, value: ir.Value | None) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
 
 
@@ -30,20 +31,26 @@ def _rank(node: ir.Node, position: int) -> int | None:
 def _axis(node: ir.Node) -> None:
     axis, rank = _number(node, "axis"), _rank(node, 0)
     if axis is not None and rank is not None and not -rank <= axis < rank:
-        raise RefusalError(f"axis {axis} is not in a tensor of {rank} dimensions")
+        raise RefusalError(
+            Kind.AXIS_OUT_OF_RANGE, f"axis {axis} is not in a tensor of {rank} dimensions"
+        )
 
 
 def _split(node: ir.Node) -> None:
     parts = _number(node, "num_outputs")
     if parts is not None and parts != len(node.outputs):
-        raise RefusalError(f"num_outputs is {parts}, and there are {len(node.outputs)} outputs")
+        raise RefusalError(
+            Kind.SPLIT_SIZES, f"num_outputs is {parts}, and there are {len(node.outputs)} outputs"
+        )
 
 
 def _gather_nd(node: ir.Node) -> None:
     batch = _number(node, "batch_dims") or 0
     ranks = [rank for n in range(2) if (rank := _rank(node, n)) is not None]
     if batch < 0 or any(batch >= rank for rank in ranks):
-        raise RefusalError(f"batch_dims is {batch} for tensors of {ranks} dimensions")
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, f"batch_dims is {batch} for tensors of {ranks} dimensions"
+        )
 
 
 _CHECKS: Final[dict[str, Callable[[ir.Node], None]]] = {

@@ -14,6 +14,7 @@ from typing import Final
 import onnx_ir as ir
 from onnx import defs
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BY_NAME, ElementType
 from onnxc.errors import RefusalError
 from onnxc.op import newest_schema
@@ -105,7 +106,11 @@ def _promote_attributes(rewriting: Rewriting, newest: defs.OpSchema) -> None:
         if attribute is None:
             continue
         if rewriting.input(position) is not None:
-            raise RefusalError(f"{name} is given as attribute and as input", "give one of them")
+            raise RefusalError(
+                Kind.ATTRIBUTES_CONFLICT,
+                f"{name} is given as attribute and as input",
+                "give one of them",
+            )
         dtype = _formal_dtype(node, newest, formal, schema.attributes[name].type)
         rewriting.set_input(position, rewriting.constant(attribute.value, name, dtype))
 
@@ -131,14 +136,22 @@ def _refuse_unknown(node: ir.Node, schema: defs.OpSchema, newest: defs.OpSchema)
         formal = newest.attributes.get(name)
         if formal is None:
             fact = f"attribute {name} of version {schema.since_version} is not supported"
-            raise RefusalError(fact, f"re-export with opset {newest.since_version} or newer")
+            raise RefusalError(
+                Kind.OLD_VERSION, fact, f"re-export with opset {newest.since_version} or newer"
+            )
         if attribute.type.name != str(formal.type).rpartition(".")[2]:
             fact = f"attribute {name} of version {schema.since_version} is {attribute.type.name}"
-            raise RefusalError(fact, f"re-export with opset {newest.since_version} or newer")
+            raise RefusalError(
+                Kind.OLD_VERSION, fact, f"re-export with opset {newest.since_version} or newer"
+            )
     for name, formal in newest.attributes.items():
         if formal.required and name not in node.attributes:
-            raise RefusalError(f"attribute {name} is missing", "newer versions require it")
+            raise RefusalError(
+                Kind.OLD_VERSION, f"attribute {name} is missing", "newer versions require it"
+            )
     for position, parameter in enumerate(newest.inputs):
         single = parameter.option == defs.OpSchema.FormalParameterOption.Single
         if single and (position >= len(node.inputs) or node.inputs[position] is None):
-            raise RefusalError(f"{parameter.name} is missing", "newer versions require it")
+            raise RefusalError(
+                Kind.OLD_VERSION, f"{parameter.name} is missing", "newer versions require it"
+            )

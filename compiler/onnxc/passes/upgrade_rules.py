@@ -14,6 +14,7 @@ from typing import Final
 import onnx
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
 from onnxc.passes.legacy_broadcast import align, align_channels, equal_shapes, gemm_bias
 from onnxc.passes.legacy_resize import drop_empty, resize_10, upsample
@@ -43,7 +44,9 @@ def _flatten(r: Rewriting) -> None:
     axis = int(r.take("axis"))
     start = axis + len(shape) if axis < 0 else axis
     if not 0 <= start < len(shape):
-        raise RefusalError(f"axis {axis} is not in an input of {len(shape)} dimensions")
+        raise RefusalError(
+            Kind.AXIS_OUT_OF_RANGE, f"axis {axis} is not in an input of {len(shape)} dimensions"
+        )
     extended = [d for d in range(start, len(shape)) if shape[d] != 1]
     if len(extended) <= 1:
         r.set(axis=extended[0] if extended else start)
@@ -61,11 +64,11 @@ def _batch_normalization(r: Rewriting) -> None:
     if r.schema.since_version < 7 and bool(r.take("is_test")) == training:
         asked = "the statistics of training are" if training else "no result of training is"
         fact = f"is_test is {int(training)}, but {asked} among the outputs"
-        raise RefusalError(fact, f"set is_test to {int(not training)}")
+        raise RefusalError(Kind.TRAINING_MODE, fact, f"set is_test to {int(not training)}")
     for value in outputs[3:]:
         if value.uses() or value.is_graph_output():
             fact = f"output {r.schema.outputs[value.index() or 0].name} is not supported"
-            raise RefusalError(fact, "newer versions do not have it")
+            raise RefusalError(Kind.TRAINING_MODE, fact, "newer versions do not have it")
     r.node.resize_outputs(min(len(outputs), 3))
     r.set(training_mode=int(training))
     if r.schema.since_version < 9 and not r.take("spatial"):
@@ -90,7 +93,9 @@ def _per_activation(r: Rewriting) -> None:
 def _dropout(r: Rewriting) -> None:
     """`is_test` told training from inference; the mask was of the data's type."""
     if r.schema.since_version < 7 and not r.take("is_test"):
-        raise RefusalError("is_test is 0, so that it drops at random", "set is_test to 1")
+        raise RefusalError(
+            Kind.TRAINING_MODE, "is_test is 0, so that it drops at random", "set is_test to 1"
+        )
     if len(r.node.outputs) > 1 and r.node.outputs[1].name:
         r.finish(1, "Cast", to=r.dtype(0).code)
 
@@ -112,16 +117,20 @@ def _split(r: Rewriting) -> None:
     """Without `split` the parts are equal; today the last may be smaller."""
     axis = r.node.attributes.get("axis")
     if axis is None and r.schema.since_version < 2:
-        raise RefusalError("attribute axis is missing", "version 1 has no default for it")
+        raise RefusalError(
+            Kind.ATTRIBUTE_MISSING, "attribute axis is missing", "version 1 has no default for it"
+        )
     if "split" in r.node.attributes or r.input(1) is not None:
         return
     shape, parts = r.shape(0), len(r.node.outputs)
     position = 0 if axis is None else int(axis.value)
     if not -len(shape) <= position < len(shape):
-        raise RefusalError(f"axis {position} is not in an input of {len(shape)} dimensions")
+        raise RefusalError(
+            Kind.AXIS_OUT_OF_RANGE, f"axis {position} is not in an input of {len(shape)} dimensions"
+        )
     if shape[position] % parts:
         fact = f"{shape[position]} elements on axis {position} are no {parts} equal parts"
-        raise RefusalError(fact, "give split")
+        raise RefusalError(Kind.SPLIT_SIZES, fact, "give split")
     r.set(num_outputs=parts)
 
 
@@ -129,11 +138,15 @@ def _group_normalization(r: Rewriting) -> None:
     """Scale and bias had one element a group; now one a channel."""
     (_, channels, *_), groups = r.shape(0), int(r.node.attributes["num_groups"].value)
     if groups < 1 or channels % groups:
-        raise RefusalError(f"{channels} channels are no {groups} groups of one size")
+        raise RefusalError(
+            Kind.CHANNELS_AND_GROUPS, f"{channels} channels are no {groups} groups of one size"
+        )
     for position in (1, 2):
         if r.shape(position) != (groups,):
             name = r.schema.inputs[position].name
-            raise RefusalError(f"{name} has shape {list(r.shape(position))}, not [{groups}]")
+            raise RefusalError(
+                Kind.OPERAND_SHAPE, f"{name} has shape {list(r.shape(position))}, not [{groups}]"
+            )
         if channels > groups:
             r.set_input(position, _repeated(r, position, groups, channels // groups))
 
@@ -167,14 +180,18 @@ def _cast(r: Rewriting) -> None:
     try:
         r.set(to=onnx.TensorProto.DataType.Value(name))
     except ValueError:
-        raise RefusalError(f"to is {name!r}, which is no element type") from None
+        raise RefusalError(
+            Kind.ATTRIBUTE_VALUE, f"to is {name!r}, which is no element type"
+        ) from None
 
 
 def _exponent(r: Rewriting) -> None:
     """The exponent of a norm was a float."""
     p = float(r.take("p"))
     if not p.is_integer():
-        raise RefusalError(f"attribute p is {p}", "newer versions take integers only")
+        raise RefusalError(
+            Kind.OLD_VERSION, f"attribute p is {p}", "newer versions take integers only"
+        )
     r.set(p=int(p))
 
 
@@ -196,7 +213,9 @@ def _tile(r: Rewriting) -> None:
     rank = len(r.shape(0))
     tiles, axis = (int(r.known(n, name).reshape(-1)[0]) for n, name in ((1, "tiles"), (2, "axis")))
     if not -rank <= axis < rank:
-        raise RefusalError(f"axis {axis} is not in an input of {rank} dimensions")
+        raise RefusalError(
+            Kind.AXIS_OUT_OF_RANGE, f"axis {axis} is not in an input of {rank} dimensions"
+        )
     repeats = [1] * rank
     repeats[axis] = tiles
     r.set_inputs(r.needed(0), r.constant(repeats, "repeats"))
@@ -230,13 +249,15 @@ def _one_scale(r: Rewriting) -> None:
         shape = r.shape(position)
         if math.prod(shape) != 1:
             fact = f"{r.schema.inputs[position].name} has shape {list(shape)}, not one element"
-            raise RefusalError(fact, "re-export with opset 13 or newer")
+            raise RefusalError(Kind.OLD_VERSION, fact, "re-export with opset 13 or newer")
         if shape:
             r.set_input(position, r.reshaped(position, ()))
 
 
 def _scan(r: Rewriting) -> None:
-    raise RefusalError("the batched form of version 8 is not supported", "re-export with opset 9")
+    raise RefusalError(
+        Kind.OLD_VERSION, "the batched form of version 8 is not supported", "re-export with opset 9"
+    )
 
 
 def _rules(*names: str, rule: Rule) -> dict[str, tuple[Rule, ...]]:

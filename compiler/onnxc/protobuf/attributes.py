@@ -7,6 +7,7 @@ from typing import Final
 
 import onnx
 
+from onnxc.diagnostics import Kind
 from onnxc.protobuf.sparse import Densifier
 from onnxc.protobuf.tensors import Fault, tensor_faults
 from onnxc.protobuf.where import quoted, standard_domain
@@ -48,15 +49,15 @@ def attribute_faults(
     for attribute in node.attribute:
         name = quoted(attribute.name)
         if attribute.name in seen:
-            yield f"attribute {name} is given twice", ""
+            yield Kind.ATTRIBUTE_ENCODING, f"attribute {name} is given twice", ""
         seen.add(attribute.name)
         if not attribute.name:
-            yield "an attribute has no name", ""
+            yield Kind.ATTRIBUTE_ENCODING, "an attribute has no name", ""
         elif attribute.ref_attr_name:
             yield from _reference_faults(attribute, declared)
         else:
-            for fact, remedy in _value_faults(attribute, densifier):
-                yield f"attribute {name} {fact}", remedy
+            for kind, fact, remedy in _value_faults(attribute, densifier):
+                yield kind, f"attribute {name} {fact}", remedy
     for attribute in node.attribute:
         if attribute.type in (_Type.SPARSE_TENSOR, _Type.SPARSE_TENSORS):
             yield from _sparse_faults(node, attribute, opset, densifier)
@@ -67,32 +68,38 @@ def _reference_faults(
 ) -> Iterator[Fault]:
     name, referred = quoted(attribute.name), quoted(attribute.ref_attr_name)
     if declared is None:
-        yield f"attribute {name} refers to {referred}, but only a function has attributes", ""
+        fact = f"attribute {name} refers to {referred}, but only a function has attributes"
+        yield Kind.ATTRIBUTE_ENCODING, fact, ""
     elif attribute.ref_attr_name not in declared:
-        yield f"attribute {name} refers to {referred}, which the function does not declare", ""
+        fact = f"attribute {name} refers to {referred}, which the function does not declare"
+        yield Kind.ATTRIBUTE_ENCODING, fact, ""
 
 
 def _value_faults(attribute: onnx.AttributeProto, densifier: Densifier) -> Iterator[Fault]:
     own_field = _FIELDS.get(attribute.type)
     if own_field is None:
-        yield "has no type", "re-export the model"
+        yield Kind.ATTRIBUTE_ENCODING, "has no type", "re-export the model"
         return
     used = [field.name for field, _ in attribute.ListFields() if field.name not in _OTHER_FIELDS]
     wrong = [field for field in used if field != own_field]
     type_name = onnx.AttributeProto.AttributeType.Name(attribute.type)
     if wrong:
-        yield f"has the type {type_name} but a value in {wrong[0]!r}", ""
+        yield Kind.ATTRIBUTE_ENCODING, f"has the type {type_name} but a value in {wrong[0]!r}", ""
     elif own_field in _MUST_BE_SET and not used:
-        yield f"has the type {type_name} but no value", ""
+        yield Kind.ATTRIBUTE_ENCODING, f"has the type {type_name} but no value", ""
     for text in (attribute.s, *attribute.strings):
         if not _is_utf8(text):
-            yield "is not valid UTF-8", "use a tensor for bytes that are no text"
+            yield (
+                Kind.ATTRIBUTE_ENCODING,
+                "is not valid UTF-8",
+                "use a tensor for bytes that are no text",
+            )
             break
     if attribute.type == _Type.TENSOR:
         yield from tensor_faults(attribute.t, densifier.folder)
     for position, tensor in enumerate(attribute.tensors):
-        for fact, remedy in tensor_faults(tensor, densifier.folder):
-            yield f"tensor {position}: {fact}", remedy
+        for kind, fact, remedy in tensor_faults(tensor, densifier.folder):
+            yield kind, f"tensor {position}: {fact}", remedy
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -109,13 +116,15 @@ def _sparse_faults(
     """Turns a Constant's sparse_value into its value; nothing else takes a sparse tensor."""
     constant = node.op_type == "Constant" and standard_domain(node.domain) == ""
     if not constant or attribute.name != "sparse_value" or opset < _SPARSE_CONSTANT_SINCE:
-        yield f"attribute {quoted(attribute.name)} is sparse, which this operator does not take", ""
+        fact = f"attribute {quoted(attribute.name)} is sparse, which this operator does not take"
+        yield Kind.ATTRIBUTE_TYPE, fact, ""
     elif any(other.name == "value" for other in node.attribute):
-        yield "has both 'value' and 'sparse_value'", "keep one of them"
+        yield Kind.ATTRIBUTES_CONFLICT, "has both 'value' and 'sparse_value'", "keep one of them"
     else:
         faults: list[Fault] = []
         dense = densifier.dense(attribute.sparse_tensor, faults)
-        yield from ((f"attribute 'sparse_value' {fact}", remedy) for fact, remedy in faults)
+        for kind, fact, remedy in faults:
+            yield kind, f"attribute 'sparse_value' {fact}", remedy
         attribute.Clear()
         attribute.name, attribute.type = "value", _Type.TENSOR
         attribute.t.CopyFrom(dense)

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from onnxc.diagnostics import Kind
 from onnxc.protobuf.where import quoted
 
 _KEYS: Final = ("location", "offset", "length", "checksum")
@@ -21,8 +22,8 @@ _MAX_DIGITS: Final = 19  # of a 64-bit integer
 
 def external_faults(
     tensor: onnx.TensorProto, needed: int, folder: Path | None
-) -> Iterator[tuple[str, str]]:
-    """What is wrong with a tensor's external data of `needed` bytes, as (fact, remedy).
+) -> Iterator[tuple[Kind, str, str]]:
+    """What is wrong with a tensor's external data of `needed` bytes: kind, fact and remedy.
 
     Nothing where it is sound: then the location is made absolute, every link followed, and offset
     and length are written out. `folder` is the model's, resolved.
@@ -30,11 +31,12 @@ def external_faults(
     entries = {entry.key: entry.value for entry in tensor.external_data}
     location = entries.get("location", "")
     if len(entries) < len(tensor.external_data):
-        yield "names a key of its external data twice", ""
+        yield Kind.EXTERNAL_DATA, "names a key of its external data twice", ""
     elif not location:
-        yield "its external data has no location", ""
+        yield Kind.EXTERNAL_DATA, "its external data has no location", ""
     elif folder is None:
         yield (
+            Kind.EXTERNAL_DATA,
             f"its data lies in the file {quoted(location)}, but the model was given in memory",
             "pass the path of the model file",
         )
@@ -42,7 +44,7 @@ def external_faults(
         path, fault = _file(location, folder)
         fault = fault or _range_fault(path, entries, needed)
         if fault:
-            yield f"external data file {quoted(location)} {fault}", _remedy(fault)
+            yield _kind(fault), f"external data file {quoted(location)} {fault}", _remedy(fault)
         else:
             _write_entries(tensor, path, _number(entries, "offset", 0), needed)
 
@@ -90,8 +92,13 @@ def _number(entries: dict[str, str], key: str, default: int) -> int:
     return int(text) if digits else -1
 
 
+def _kind(fault: str) -> Kind:
+    outside = "outside" in fault or "absolute" in fault
+    return Kind.EXTERNAL_DATA_OUTSIDE if outside else Kind.EXTERNAL_DATA
+
+
 def _remedy(fault: str) -> str:
-    if "outside" in fault or "absolute" in fault:
+    if _kind(fault) is Kind.EXTERNAL_DATA_OUTSIDE:
         return "external data must lie in the model's folder or below"
     return "put it beside the model, whole" if "found" in fault or "short" in fault else ""
 

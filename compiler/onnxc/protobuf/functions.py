@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import onnx
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import Problem
 from onnxc.protobuf.tensors import Fault
 from onnxc.protobuf.where import quoted, standard_domain
@@ -89,20 +90,22 @@ class Function:
         )
         for what, given, most in counts:
             if given > most:
-                yield f"has {given} {what}, but the {self.label} has {most}", ""
+                yield Kind.FUNCTION_CALL, f"has {given} {what}, but the {self.label} has {most}", ""
         for attribute in call.attribute:
             name = quoted(attribute.name)
             if attribute.type in _GRAPH_TYPES:
-                yield f"attribute {name} passes a graph to the {self.label}", "inline that function"
+                fact = f"attribute {name} passes a graph to the {self.label}"
+                yield Kind.FUNCTION_CALL, fact, "inline that function"
             elif attribute.name not in self.attributes:
-                yield f"attribute {name} is not one of the {self.label}", ""
+                yield Kind.FUNCTION_CALL, f"attribute {name} is not one of the {self.label}", ""
             elif attribute.type not in self.types.get(attribute.name, {attribute.type}):
                 expected = min(self.types[attribute.name])
                 names = [
                     onnx.AttributeProto.AttributeType.Name(number)
                     for number in (attribute.type, expected)
                 ]
-                yield f"attribute {name} is {names[0]}; the {self.label} uses it as {names[1]}", ""
+                fact = f"attribute {name} is {names[0]}; the {self.label} uses it as {names[1]}"
+                yield Kind.FUNCTION_CALL, fact, ""
 
 
 class Library:
@@ -116,7 +119,9 @@ class Library:
             key = Key(standard_domain(proto.domain), proto.name, proto.overload)
             if key in self._protos:
                 place = f"function {quoted(proto.name)}"
-                problems.append(Problem(place, "is defined twice", "use an overload"))
+                problems.append(
+                    Problem(Kind.FUNCTION_DEFINITION, place, "is defined twice", "use an overload")
+                )
             self._protos[key] = proto
         if self._protos:
             self._survey(model.graph, problems)
@@ -168,20 +173,25 @@ class Library:
 def _recursion(cycle: list[Key]) -> Problem:
     chain = " -> ".join(quoted(key.name) for key in cycle)
     fact = "calls itself" if len(cycle) == 2 else f"calls itself ({chain})"
-    return Problem(f"function {quoted(cycle[0].name)}", fact, "ONNX functions cannot be recursive")
+    return Problem(
+        Kind.FUNCTION_DEFINITION,
+        f"function {quoted(cycle[0].name)}",
+        fact,
+        "ONNX functions cannot be recursive",
+    )
 
 
 def _excess(size: Size) -> Iterator[Problem]:
     if size.nodes > MAX_NODES:
         count = f"{size.nodes:,}" if size.nodes < _UNCOUNTED else "more than 10^15"
         fact = f"function calls expand to {count} nodes; the limit is {MAX_NODES:,}"
-        yield Problem("model", fact, "export without functions")
+        yield Problem(Kind.FUNCTIONS_TOO_LARGE, "model", fact, "export without functions")
     if size.calls > MAX_CALL_DEPTH:
         fact = f"function calls nest {size.calls} deep; the limit is {MAX_CALL_DEPTH}"
-        yield Problem("model", fact)
+        yield Problem(Kind.FUNCTIONS_TOO_LARGE, "model", fact)
     if size.graphs > MAX_GRAPH_DEPTH:
         fact = f"graphs in attributes nest {size.graphs} deep; the limit is {MAX_GRAPH_DEPTH}"
-        yield Problem("model", fact)
+        yield Problem(Kind.NESTING_TOO_DEEP, "model", fact)
 
 
 def opset_versions(
@@ -201,6 +211,6 @@ def opset_versions(
             fact = f"opset {entry.version} of ai.onnx needs a newer onnxc"
             remedy = f"re-export with opset <= {newest}"
         if fact:
-            problems.append(Problem(place, fact, remedy))
+            problems.append(Problem(Kind.OPSET_VERSION, place, fact, remedy))
         versions.setdefault(domain, entry.version)
     return versions

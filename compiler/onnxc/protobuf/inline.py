@@ -8,6 +8,7 @@ from typing import Final
 
 import onnx
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import ModelError, Problem
 from onnxc.op import OPSET
 from onnxc.protobuf.functions import Function, Key, Library, subgraphs, walk_nodes
@@ -149,7 +150,8 @@ class _Expansion:
         for inner, outer in aliases:
             if not names[inner]:
                 fact = f"its output {quoted(outer)} is the input {quoted(inner)} of the function"
-                raise ModelError([Problem(f"node {quoted(prefix)}", f"{fact}, which is left out")])
+                where = f"node {quoted(prefix)}"
+                raise ModelError([Problem(Kind.FUNCTION_CALL, where, f"{fact}, which is left out")])
             node = onnx.NodeProto(op_type="Identity", input=[names[inner]], output=[outer])
             node.name = self._unique(f"{prefix}/Identity")
             self.versions.append(OPSET)
@@ -181,7 +183,7 @@ class _Expansion:
         if self._bytes > MAX_BYTES:
             fact = f"function calls expand to more than {MAX_BYTES >> 20} MiB"
             remedy = "export without functions, or pass their large constants as inputs"
-            raise ModelError([Problem("model", fact, remedy)])
+            raise ModelError([Problem(Kind.FUNCTIONS_TOO_LARGE, "model", fact, remedy)])
 
 
 def _resolve_attributes(node: onnx.NodeProto, frame: _Frame) -> None:

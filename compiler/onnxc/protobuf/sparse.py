@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BY_CODE, ElementType
 from onnxc.protobuf.tensors import Fault, dims_faults, tensor_faults
 
@@ -56,16 +57,17 @@ class Densifier:
             return
         form = _form_fault(sparse) or _index_fault(sparse)
         if form:
-            yield form, ""
+            yield Kind.SPARSE_TENSOR, form, ""
             return
         yield from self._size_fault(sparse, dtype)
 
     def _part_faults(self, part: str, tensor: onnx.TensorProto) -> Iterator[Fault]:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            yield f"sparse {part} cannot be external data", "store them in the model"
+            fact = f"sparse {part} cannot be external data"
+            yield Kind.SPARSE_TENSOR, fact, "store them in the model"
             return
-        for fact, remedy in tensor_faults(tensor, self.folder):
-            yield f"sparse {part}: {fact}", remedy
+        for kind, fact, remedy in tensor_faults(tensor, self.folder):
+            yield kind, f"sparse {part}: {fact}", remedy
 
     def _size_fault(self, sparse: onnx.SparseTensorProto, dtype: ElementType) -> Iterator[Fault]:
         # on the way a sub-byte value takes one byte, a string its Python and protobuf objects
@@ -73,7 +75,8 @@ class Densifier:
         self._used += size * math.prod(sparse.dims)
         if self._used > MAX_DENSE_BYTES:
             limit = f"{MAX_DENSE_BYTES >> 20} MiB"
-            yield f"made dense, sparse data takes more than {limit} ({self._used:,} bytes)", ""
+            fact = f"made dense, sparse data takes more than {limit} ({self._used:,} bytes)"
+            yield Kind.SPARSE_TENSOR, fact, ""
 
 
 def _form_fault(sparse: onnx.SparseTensorProto) -> str:

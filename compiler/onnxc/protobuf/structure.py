@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import onnx
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import Problem
 from onnxc.protobuf.attributes import attribute_faults
 from onnxc.protobuf.declared import constant_faults, contradictions, input_faults, other_faults
@@ -19,6 +21,10 @@ from onnxc.protobuf.where import Place, quoted, standard_domain
 
 _INPUT: Final = -1
 _INITIALIZER: Final = -2
+_HINTS: Final = 10
+"""So many problems may have a name that was meant; comparing names takes time."""
+_NAMES_COMPARED: Final = 2000
+_NAMELESS: Final[Fault] = (Kind.NAME_MISSING, "has no name", "")
 
 _Declarations = MutableSequence[onnx.ValueInfoProto]
 
@@ -95,14 +101,15 @@ class Inspector:
         for attribute in proto.attribute_proto:
             if any(True for _ in subgraphs(onnx.NodeProto(attribute=[attribute]))):
                 fact = f"attribute {quoted(attribute.name)} has a graph as its default"
-                self._tell(function.label, [(fact, "inline that function")])
+                fault = (Kind.FUNCTION_DEFINITION, fact, "inline that function")
+                self._tell(function.label, [fault])
         for name in proto.input:
             self._define(name, _INPUT, f"{place.inside}input", level, [])
         self._check_nodes(level, [])
         self._check_outputs(proto.output, level, [])
 
     def _tell(self, where: str, faults: Iterable[Fault]) -> None:
-        self._problems.extend(Problem(where, fact, remedy) for fact, remedy in faults)
+        self._problems.extend(Problem(kind, where, fact, remedy) for kind, fact, remedy in faults)
 
     def _check_graph(
         self,
@@ -129,11 +136,13 @@ class Inspector:
     def _define(self, name: str, kind: int, what: str, level: _Level, outer: list[_Level]) -> None:
         where = f"{what} {quoted(name)}"
         if not name:
-            self._tell(what, [("has no name", "")])
+            self._tell(what, [_NAMELESS])
         elif name in level.defined:
-            self._tell(where, [(f"the name is already {level.definition(name)}", "rename one")])
+            fact = f"the name is already {level.definition(name)}"
+            self._tell(where, [(Kind.NAME_TAKEN, fact, "rename one")])
         elif any(name in around.defined for around in outer):
-            self._tell(where, [("hides a value of the same name outside the graph", "rename one")])
+            fact = "hides a value of the same name outside the graph"
+            self._tell(where, [(Kind.NAME_TAKEN, fact, "rename one")])
         level.defined.setdefault(name, kind)
 
     def _check_initializers(
@@ -152,7 +161,7 @@ class Inspector:
         for position, (tensor, faults) in enumerate(checked):
             where = f"{what} {quoted(tensor.name) if tensor.name else f'#{position}'}"
             if not tensor.name:
-                faults.insert(0, ("has no name", ""))
+                faults.insert(0, _NAMELESS)
             elif level.defined.get(tensor.name) == _INPUT and not outer:
                 level.defined[tensor.name] = _INITIALIZER  # an input may have a default
             else:
@@ -204,18 +213,19 @@ class Inspector:
         domain = standard_domain(node.domain)
         function = self._library.get(node)
         if not node.op_type:
-            self._tell(level.node(level.current), [("has no operator (op_type)", "")])
+            fault = (Kind.NAME_MISSING, "has no operator (op_type)", "re-export the model")
+            self._tell(level.node(level.current), [fault])
         elif function is not None:
             self._tell_lazily(level, function.call_faults(node))
         elif level.place.opsets and domain not in level.place.opsets:
             told = (level.place.inside, domain)
             if told not in self._domains_told:
                 fact = f"the model has no opset import for the domain {quoted(domain or 'ai.onnx')}"
-                self._tell(level.node(level.current), [(fact, "")])
+                self._tell(level.node(level.current), [(Kind.OPSET_MISSING, fact, "")])
             self._domains_told.add(told)
         elif node.overload:
             fact = f"the model has no function with the overload {quoted(node.overload)}"
-            self._tell(level.node(level.current), [(fact, "")])
+            self._tell(level.node(level.current), [(Kind.FUNCTION_CALL, fact, "")])
 
     def _check_subgraphs(self, node: onnx.NodeProto, level: _Level, levels: list[_Level]) -> None:
         for name, graph in subgraphs(node):
@@ -233,7 +243,11 @@ class Inspector:
                 around.late.append(_Late(around.current, name, where))
                 return
         fact = f"input {quoted(name)} is not defined"
-        self._tell(where, [(fact, "no input, initializer or node has that name")])
+        names = _visible(levels) if len(self._problems) < _HINTS else ()
+        close = difflib.get_close_matches(name, names[:_NAMES_COMPARED], n=1)
+        remedy = "no input, initializer or node has that name"
+        remedy = f"did you mean {quoted(close[0])}?" if close else remedy
+        self._tell(where, [(Kind.VALUE_UNDEFINED, fact, remedy)])
 
     def _tell_late(self, level: _Level) -> None:
         if not level.late:
@@ -243,25 +257,31 @@ class Inspector:
             producer = level.producers[late.name]
             name, maker = quoted(late.name), level.node(producer)
             if producer == late.consumer:
-                fault = (f"input {name} is its own output: the graph has a cycle", "")
+                fact = f"input {name} is its own output: the graph has a cycle"
+                fault = (Kind.CYCLE, fact, "")
             elif component[producer] == component[late.consumer]:
                 fact = f"input {name} comes from {maker}, which depends on this node itself"
-                fault = (f"{fact}: the graph has a cycle", "")
+                fault = (Kind.CYCLE, f"{fact}: the graph has a cycle", "")
             else:
                 fact = f"input {name} is only made later, by {maker}"
-                fault = (fact, "sort the nodes topologically")
+                fault = (Kind.NODES_UNSORTED, fact, "sort the nodes topologically")
             self._tell(late.where, [fault])
 
     def _check_outputs(self, names: Iterable[str], level: _Level, outer: list[_Level]) -> None:
         what = f"{level.place.inside}output"
         for position, name in enumerate(names):
             if not name:
-                self._tell(f"{what} #{position}", [("has no name", "")])
+                self._tell(f"{what} #{position}", [_NAMELESS])
             elif name not in level.defined:
                 visible = any(name in around.defined for around in outer)
                 fact = "lies outside the graph" if visible else "is made by no node"
                 remedy = "pass it through an Identity" if visible else ""
-                self._tell(f"{what} {quoted(name)}", [(fact, remedy)])
+                self._tell(f"{what} {quoted(name)}", [(Kind.OUTPUT_UNMADE, fact, remedy)])
+
+
+def _visible(levels: Iterable[_Level]) -> list[str]:
+    """The names that a node of the last of these graphs may read."""
+    return [name for level in levels for name in (*level.defined, *level.producers)]
 
 
 def _drop_declarations(infos: _Declarations, constants: Iterable[onnx.TensorProto]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import onnx
 
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import BY_CODE, INT64_MAX, ElementType
 from onnxc.protobuf.external import external_faults
 
@@ -38,8 +39,8 @@ _FIELD_OF = {
 }
 """Where typed data is stored; every other type uses int32_data."""
 
-Fault = tuple[str, str]
-"""What is wrong, and what to do (may be empty)."""
+Fault = tuple[Kind, str, str]
+"""Which kind of fault, what is wrong, and what to do (may be empty)."""
 
 
 def tensor_faults(tensor: onnx.TensorProto, folder: Path | None) -> Iterator[Fault]:
@@ -50,11 +51,12 @@ def tensor_faults(tensor: onnx.TensorProto, folder: Path | None) -> Iterator[Fau
     """
     dtype = BY_CODE.get(tensor.data_type)
     if dtype is None:
-        yield unknown_type(tensor.data_type), ""
+        yield Kind.ELEMENT_TYPE, unknown_type(tensor.data_type), ""
         return
     faults = list(dims_faults(tensor.dims, dtype))
     if tensor.HasField("segment"):
-        faults.append(("is stored in segments, which are not supported", "store it whole"))
+        fact = "is stored in segments, which are not supported"
+        faults.append((Kind.TENSOR_DATA, fact, "store it whole"))
     if faults:
         yield from faults
     elif tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -76,11 +78,13 @@ def dims_faults(dims: Sequence[int], dtype: ElementType) -> Iterator[Fault]:
     """What is wrong with the static dims of a tensor, whether or not it has data."""
     negative = [dim for dim in dims if dim < 0]
     if negative:
-        yield f"dimension {list(dims).index(negative[0])} is negative ({negative[0]})", ""
+        fact = f"dimension {list(dims).index(negative[0])} is negative ({negative[0]})"
+        yield Kind.NEGATIVE_DIMENSION, fact, ""
     elif len(dims) > MAX_RANK:
-        yield f"has {len(dims)} dimensions, more than {MAX_RANK}", ""
+        yield Kind.RANK_TOO_LARGE, f"has {len(dims)} dimensions, more than {MAX_RANK}", ""
     elif dtype.size * math.prod(dim for dim in dims if dim) > INT64_MAX:
-        yield f"dimensions {_shape(dims)} overflow: more than 2^63 - 1 bytes", ""
+        fact = f"dimensions {_shape(dims)} overflow: more than 2^63 - 1 bytes"
+        yield Kind.TENSOR_TOO_LARGE, fact, ""
 
 
 def _shape(dims: Iterable[int]) -> str:
@@ -92,9 +96,9 @@ def _external_faults(
 ) -> Iterator[Fault]:
     fields = _fields_in_use(tensor)
     if fields:
-        yield f"has external data and {fields[0]}", "clear one of them"
+        yield Kind.TENSOR_DATA, f"has external data and {fields[0]}", "clear one of them"
     elif dtype.kind == "string":
-        yield "strings cannot be external data", "store them in the model"
+        yield Kind.TENSOR_DATA, "strings cannot be external data", "store them in the model"
     else:
         needed = dtype.packed_bytes(math.prod(tensor.dims))
         yield from external_faults(tensor, needed, folder)
@@ -110,12 +114,13 @@ def _data_faults(tensor: onnx.TensorProto, dtype: ElementType) -> Iterator[Fault
     own_field = _FIELD_OF.get(dtype.name, "int32_data")
     elements = math.prod(tensor.dims)
     if len(fields) > 1:
-        yield f"has data in {' and '.join(fields)}", "keep one of them"
+        yield Kind.TENSOR_DATA, f"has data in {' and '.join(fields)}", "keep one of them"
     elif fields == ["raw_data"] and dtype.kind != "string":
         needed = dtype.packed_bytes(elements)
         yield from _length_faults(tensor, dtype, len(tensor.raw_data), needed, "bytes")
     elif fields and fields != [own_field]:
-        yield f"is {dtype.name}, which cannot be stored in {fields[0]}", f"use {own_field}"
+        fact = f"is {dtype.name}, which cannot be stored in {fields[0]}"
+        yield Kind.TENSOR_DATA, fact, f"use {own_field}"
     else:
         values = getattr(tensor, own_field)
         needed = -(-elements // dtype.per_byte) * (2 if dtype.kind == "complex" else 1)
@@ -129,7 +134,8 @@ def _length_faults(
     if found != needed:
         adverb = "too short" if found < needed else "too long"
         form = f"{dtype.name}{_shape(tensor.dims)}"
-        yield f"data is {adverb}: {form} needs {needed:,} {unit}, found {found:,}", ""
+        fact = f"data is {adverb}: {form} needs {needed:,} {unit}, found {found:,}"
+        yield Kind.TENSOR_DATA, fact, ""
 
 
 def _range_faults(values: Sequence[int], dtype: ElementType) -> Iterator[Fault]:
@@ -141,7 +147,8 @@ def _range_faults(values: Sequence[int], dtype: ElementType) -> Iterator[Fault]:
     least, greatest = int(array.min()), int(array.max())
     if least < low or greatest > high:
         value = least if least < low else greatest
-        yield f"value {value} does not fit {dtype.name} ({low} to {high})", ""
+        fact = f"value {value} does not fit {dtype.name} ({low} to {high})"
+        yield Kind.TENSOR_DATA, fact, ""
 
 
 def _bounds(dtype: ElementType) -> tuple[int, int]:

@@ -19,6 +19,11 @@ def quoted(name: str) -> str:
     return repr(name)
 
 
+def shown(name: str) -> str:
+    """The same without the quotes, for names that are hardly ever odd."""
+    return quoted(name)[1:-1]
+
+
 def standard_domain(domain: str) -> str:
     """The domain with "ai.onnx" spelled as ""."""
     return "" if domain == "ai.onnx" else domain
@@ -44,7 +49,7 @@ class Place:
         domain = standard_domain(node.domain)
         version = self.opsets.get(domain)
         schema = schema_at(domain, node.op_type, version or 0)
-        name = f"{domain}.{node.op_type}" if domain else node.op_type
+        name = shown(f"{domain}.{node.op_type}" if domain else node.op_type)
         if schema is not None:
             version = schema.since_version
         return f"{name}-{version}" if name and version else name or "no operator"

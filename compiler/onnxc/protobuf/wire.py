@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import onnx
 from google.protobuf.message import DecodeError
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import ModelError, Problem, UsageError
 from onnxc.protobuf.where import quoted
 
@@ -80,21 +81,26 @@ def _contents(path: Path) -> bytes:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise UsageError(f"{quoted(str(path))} is {kind}; give an ONNX model file")
+            raise UsageError(
+                Kind.UNREADABLE_FILE, f"{quoted(str(path))} is {kind}; give an ONNX model file"
+            )
         if status.st_size == 0:
-            raise ModelError([Problem("model", "the file is empty", _DOWNLOAD)])
+            raise ModelError([Problem(Kind.EMPTY_FILE, "model", "the file is empty", _DOWNLOAD)])
         if status.st_size > MAX_BYTES:
             fact = f"the file has {status.st_size:,} bytes, more than the 2 GB of a protobuf"
-            raise ModelError([Problem("model", fact, "store the weights as external data")])
+            remedy = "store the weights as external data"
+            raise ModelError([Problem(Kind.FILE_TOO_LARGE, "model", fact, remedy)])
         with path.open("rb") as file:
             text = _text_problem(os.pread(file.fileno(), 64, 0))
             if text:
                 raise ModelError([text])
             _check_outer_fields(_Blocks(file.fileno(), status.st_size))
-            return file.read(MAX_BYTES)
+            return file.read(status.st_size)  # a larger number would be set aside at once
     except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"cannot read {quoted(str(path))}: {reason}") from None
+        raise UsageError(
+            Kind.UNREADABLE_FILE, f"cannot read {quoted(str(path))}: {reason}"
+        ) from None
 
 
 def _check_outer_fields(data: Buffer) -> None:
@@ -108,14 +114,14 @@ def _check_outer_fields(data: Buffer) -> None:
 def _text_problem(start: bytes) -> Problem | None:
     if start.startswith(b"version https://git-lfs"):
         fact = "the file is a Git LFS pointer, not the model itself"
-        return Problem("model", fact, "fetch the model with 'git lfs pull'")
+        return Problem(Kind.GIT_LFS_POINTER, "model", fact, "fetch the model with 'git lfs pull'")
     if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in start):
         return _not_a_model("it looks like text")
     return None
 
 
 def _not_a_model(reason: str) -> Problem:
-    return Problem("model", f"the file is not an ONNX model: {reason}", _DOWNLOAD)
+    return Problem(Kind.NOT_A_MODEL, "model", f"the file is not an ONNX model: {reason}", _DOWNLOAD)
 
 
 def _outer_field_name(number: int) -> str:
@@ -137,7 +143,7 @@ class _WireError(Exception):
                 f"the file is truncated or damaged: its field {quoted(field)} at byte "
                 f"{self.offset:,} needs {self.missing:,} bytes more than there are"
             )
-            return Problem("model", fact, _DOWNLOAD)
+            return Problem(Kind.DAMAGED_FILE, "model", fact, _DOWNLOAD)
         return _not_a_model(f"byte {self.offset:,} does not begin a protobuf field")
 
 
@@ -197,7 +203,9 @@ def _diagnosis(data: bytes) -> Problem:
 def too_deep() -> Problem:
     """The problem of messages that nest deeper than protobuf reads."""
     fact = f"graphs in attributes nest deeper than protobuf reads ({MAX_DEPTH} messages)"
-    return Problem("model", fact, "flatten the nested If, Loop and Scan bodies")
+    return Problem(
+        Kind.NESTING_TOO_DEEP, "model", fact, "flatten the nested If, Loop and Scan bodies"
+    )
 
 
 def file_folder(path: Path) -> Path:

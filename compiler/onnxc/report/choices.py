@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from onnxc.dtypes import FLOAT
+from onnxc.dtypes import DOUBLE, FLOAT
 from onnxc.emit.text import node_text
 from onnxc.emit.tuned import tile_texts
 from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Step, every_step
@@ -22,6 +22,7 @@ REASONS: Final = {
     "integer_depthwise": "each channel has a filter of its own: vectors of channels",
     "integer_product": "bytes by fours, each of which meets a panel of the other operand",
     "recurrent": "the state stays near from one time to the next, the gates in registers",
+    "rowwise": "no row is read for two: whole rows, each times a number",
     "shared_scalar": "for little code: all such layers call one function",
     "transpose": "squares of vectors are turned in registers",
     "windows_scalar": "the sums of a tile stay in registers",
@@ -63,7 +64,7 @@ def _why_plain(loops: Loops) -> str:
     fold = only_fold(loops)
     if fold is None:
         return "no sum of products of floats"
-    if fold.dtype is not FLOAT:
+    if fold.dtype not in (FLOAT, DOUBLE):
         return "too few products, or bytes that do not lie as a kernel reads them"
     if product_of(merged(loops)) is None:
         return "what is multiplied is more than two operands in memory"

@@ -7,23 +7,29 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import onnx_ir as ir
 
 from onnxc import op, pipeline
-from onnxc.errors import ModelError
-from onnxc.passes import bind, load
+from onnxc.diagnostics import Kind
+from onnxc.errors import ModelError, Problem
+from onnxc.passes import bind, load, propose
 from onnxc.passes.check_node import is_supported
 from onnxc.passes.fix import Fix, fix_inputs
-from onnxc.passes.fix import options as fix_options
-from onnxc.report import memory, quantized
+from onnxc.report import memory, quantized, stack
 from onnxc.report.text import columns, count, printable, some
 from onnxc.values import type_text
 
 
 def gather(
-    path: Path, dims: Mapping[str, int], fix: Mapping[str, Fix] | None = None
+    path: Path,
+    dims: Mapping[str, int],
+    fix: Mapping[str, Fix] | None = None,
+    *,
+    target: str = "generic",
+    optimize: str = "speed",
+    portable_bits: bool = False,
 ) -> dict[str, Any]:
     """Everything there is to say, in plain JSON values.
 
@@ -33,15 +39,26 @@ def gather(
     model = load.load(path)
     bind.bind_dims(model, dims)
     fix_inputs(model, fix or {})
+    given = propose.Options(dict(dims), dict(fix or {}))
     open_dims = bind.open_dims(model)
     unsupported = _unsupported(model)
-    compiled, problems = None, []
-    branches = any(node.op_type == "If" for node in model.graph)
-    if not open_dims and (branches or not unsupported):
+    compiled, problems, added = None, [], None
+    if open_dims:
+        added = propose.proposed(path, dims, fix or {})
+        unsupported = unsupported if propose.refused(path, given.and_(added)) else []
+    else:
         try:
-            compiled, unsupported = pipeline.compile_model(path, dims=dims, fix=fix), []
+            compiled = pipeline.compile_model(
+                path,
+                dims=dims,
+                fix=fix,
+                target=target,
+                optimize=optimize,
+                portable_bits=portable_bits,
+            )
+            unsupported = []
         except ModelError as error:
-            problems = [] if unsupported else [str(problem) for problem in error.problems]
+            problems = [_problem(p) for p in error.problems if p.kind not in _COUNTED]
     graph = model.graph
     return {
         "model": str(path),
@@ -53,9 +70,10 @@ def gather(
         "open_dims": [
             {"input": dim.input, "axis": dim.axis, "name": dim.name} for dim in open_dims
         ],
-        "dim_options": _dim_options(open_dims),
-        "command": _command(path, dims, fix or {}, open_dims),
+        "dim_options": [bind.options({key: n}) for key, n in (added.dims if added else {}).items()],
+        "command": _command(path, given.and_(added)),
         "memory": compiled and memory.sizes(compiled) | memory.plan(compiled),
+        "stack": compiled and stack.measure(compiled),
         "int8_as_float": quantized.in_float(compiled.program) if compiled else [],
         "unsupported": unsupported,
         "problems": problems,
@@ -83,21 +101,24 @@ def _dim(dim: int | ir.SymbolicDim) -> int | str | None:
     return dim if isinstance(dim, int) else dim.value
 
 
-def _dim_options(open_dims: Sequence[bind.OpenDim]) -> list[str]:
-    """What is to be added to the command line, with 1 for every number."""
-    return [bind.options({key: 1}) for key in dict.fromkeys(dim.key for dim in open_dims)]
-
-
-def _command(
-    path: Path,
-    dims: Mapping[str, int],
-    fix: Mapping[str, Fix],
-    open_dims: Sequence[bind.OpenDim],
-) -> str:
-    """What compiles the model: sizes that were given, and 1 for those that were not."""
-    sizes = {**dims, **{dim.key: 1 for dim in open_dims}}
-    words = ("onnxc", shlex.quote(str(path)), bind.options(sizes), fix_options(fix))
+def _command(path: Path, options: propose.Options) -> str:
+    """What compiles the model: with what was given, and with what is proposed."""
+    words = ("onnxc", shlex.quote(str(path)), options.on_command_line())
     return " ".join(filter(None, words))
+
+
+_COUNTED: Final = (Kind.OPERATOR_NOT_SUPPORTED, Kind.UNKNOWN_OPERATOR, Kind.CUSTOM_DOMAIN)
+"""Problems that the list of unsupported operators tells of."""
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {
+        "code": problem.code,
+        "where": problem.where,
+        "fact": problem.fact,
+        "operands": problem.operands,
+        "remedy": problem.remedy,
+    }
 
 
 def _unsupported(model: ir.Model) -> list[dict[str, Any]]:
@@ -137,6 +158,8 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _value_cells(value: Mapping[str, Any]) -> list[str]:
+    if not value["type"].startswith("tensor("):
+        return [printable(value["name"]), f"no tensor ({printable(value['type'])})"]
     if value["shape"] is None:
         shape = " of unknown shape"
     else:
@@ -166,6 +189,7 @@ def _memory_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {memory.ram_line(found['memory'])}"
         yield f"  {memory.plan_line(found['memory'])}"
         yield f"  {memory.constants_line(found['memory'])}"
+        yield f"  {stack.line(found['stack'])}"
 
 
 def _int8_lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -185,9 +209,15 @@ def _unsupported_lines(found: Mapping[str, Any]) -> Iterator[str]:
         )
     if found["problems"]:
         yield "problems:"
-        yield from (f"  {line}" for line in some(found["problems"]))
+        yield from (f"  {line}" for line in some([_told(row) for row in found["problems"]]))
     if not unsupported and not found["problems"]:
         yield "unsupported operators: none"
+
+
+def _told(row: Mapping[str, str]) -> str:
+    operands = f" ({row['operands']})" if row["operands"] else ""
+    remedy = f"; {row['remedy']}" if row["remedy"] else ""
+    return f"{row['code']}: {row['where']}: {row['fact']}{operands}{remedy}"
 
 
 def _operator(row: Mapping[str, Any]) -> str:

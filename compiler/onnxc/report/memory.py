@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from onnxc.check_plan import check_plan
+from onnxc.diagnostics import Kind
+from onnxc.errors import Problem
 from onnxc.report.text import count
 
 if TYPE_CHECKING:
@@ -23,6 +25,25 @@ def sizes(compiled: Compiled) -> dict[str, int]:
         "outputs_strings": _strings(compiled.outputs),
         "constants_bytes": compiled.constants_size,
     }
+
+
+LARGE: Final = {"cortex-m4": 1 << 20}
+"""Bytes of workspace, by target, from which on a run may not fit its memory."""
+LARGE_ON_HOSTS: Final = 1 << 30
+
+
+def warnings(compiled: Compiled, target: str) -> Iterator[Problem]:
+    """What of a compiled model is likely to go wrong where it runs."""
+    size = compiled.workspace_size
+    if size >= LARGE.get(target, LARGE_ON_HOSTS):
+        fact = f"the workspace takes {count(size, 'byte')} ({_rounded(size)})"
+        remedy = "smaller dimensions take less, and `onnxc info` shows what is needed"
+        yield Problem(Kind.LARGE_WORKSPACE, "", fact, remedy)
+
+
+def _rounded(size: int) -> str:
+    """As in 1.5 GiB; from 1 MiB on."""
+    return f"{size / (1 << 30):,.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):,.1f} MiB"
 
 
 def plan(compiled: Compiled) -> dict[str, Any]:

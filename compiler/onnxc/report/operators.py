@@ -14,6 +14,7 @@ from onnx.defs import OpSchema
 from rich.table import Column, Table
 
 from onnxc import op, pipeline
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import ELEMENT_TYPES
 from onnxc.errors import UsageError
 from onnxc.passes.check_node import is_supported
@@ -192,7 +193,10 @@ def _find(words: str) -> tuple[str, str, int | None]:
     names = {name: domain for domain, name in sorted(op.operator_names(), reverse=True)}
     *parts, rest = re.split(r"::|[.:/](?=[A-Za-z])", words)
     if parts and (domain := ".".join(parts)) != DEFAULT_DOMAIN:
-        raise UsageError(f"domain {domain!r}: onnxc knows the operators of {DEFAULT_DOMAIN} only")
+        raise UsageError(
+            Kind.UNKNOWN_OPERATOR_PAGE,
+            f"domain {domain!r}: onnxc knows the operators of {DEFAULT_DOMAIN} only",
+        )
     name, dash, version = rest.rpartition("-")
     if not dash:
         name, version = rest, ""
@@ -200,9 +204,12 @@ def _find(words: str) -> tuple[str, str, int | None]:
         folded = {known.casefold(): known for known in names}
         close = difflib.get_close_matches(name.casefold(), folded, n=1)
         hint = f"; did you mean {folded[close[0]]}?" if close else ""
-        raise UsageError(f"ONNX has no operator {name!r}{hint}")
+        raise UsageError(Kind.UNKNOWN_OPERATOR_PAGE, f"ONNX has no operator {name!r}{hint}")
     if dash and not (version.isascii() and version.isdigit() and len(version) < 10):
-        raise UsageError(f"{version!r} is no version; write {name}-VERSION, as in Equal-19")
+        raise UsageError(
+            Kind.UNKNOWN_OPERATOR_PAGE,
+            f"{version!r} is no version; write {name}-VERSION, as in Equal-19",
+        )
     return names[name], name, int(version) if dash else None
 
 
@@ -210,9 +217,14 @@ def _version(domain: str, name: str, asked: int) -> OpSchema:
     schema = op.schema_at(domain, name, asked)
     versions = ", ".join(str(schema.since_version) for schema in op.schemas(domain, name))
     if schema is None:
-        raise UsageError(f"opset {asked} has no {name}; its versions are {versions}")
+        raise UsageError(
+            Kind.UNKNOWN_OPERATOR_PAGE, f"opset {asked} has no {name}; its versions are {versions}"
+        )
     if not domain and asked > op.OPSET:
-        raise UsageError(f"opset {asked} is newer than {op.OPSET}; {name} has {versions}")
+        raise UsageError(
+            Kind.UNKNOWN_OPERATOR_PAGE,
+            f"opset {asked} is newer than {op.OPSET}; {name} has {versions}",
+        )
     return schema
 
 

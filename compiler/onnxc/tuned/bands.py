@@ -136,7 +136,7 @@ def part_of(kernel: Micro) -> Part | None:
 
 def _contraction(kernel: Micro, parameters: Contraction) -> Part | None:
     p = parameters
-    if p.outer or p.placed:
+    if p.outer or p.placed or p.dtype is not FLOAT:
         return None
     walks = (p.source, *p.addends, p.result)
     if p.rows == 1:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from onnxc.dtypes import FLOAT
+from onnxc.dtypes import FLOAT, ElementType
 from onnxc.expression import Apply, Axis, Buffer, Expr, Index, Load
 from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
 from onnxc.traversal import axes_read, walk
 from onnxc.tuned.product import Product
-from onnxc.tuned.walks import gathered, joined
+from onnxc.tuned.walks import joined, viewed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +34,14 @@ SHORTEST: Final = 16
 """Elements of a row of a panel operand that is read where it is."""
 VECTORS: Final = 2
 """Of a tile, along the lanes."""
+COPIED_FROM: Final = 28
+"""Rows that read a panel, from which it pays to copy it together first."""
+SPAN: Final = 1 << 19
+"""Bytes of rows that stay in the second-level cache while all panels pass."""
+FEW: Final = 1 << 18
+"""Bytes of panels that stay there themselves, while the rows pass."""
+NARROW: Final = 1 << 14
+"""Bytes of rows that stay in the first-level cache meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +59,23 @@ class Walk:
 class Contraction:
     """What kernels/contraction.c.j2 writes.
 
+    dtype    of all elements: float or double
     outer    extents of loops, of which the first `around` are outside of the loop over panels
     rows     and columns: the extents that tiles divide
     lanes    the extent of the innermost axis of the output
     folds    (extent, stride of the source), outermost first
-    panel    floats of a panel; `last` of the last one
-    block    floats of the packed constants for one point of the loops around the panels
+    panel    elements of a panel; `last` of the last one
+    block    elements of the packed constants for one point of the loops around the panels
     addends  of each load of the epilogue, its walk
     start    which of them the sums begin with, such as a bias; None: with zero
     placed   the walk of a panel operand that is no constant, read where it is: `pitch` elements
              from one row to the next
+    copied   whether a panel of `placed` is copied together first, which `panel_folds` walk
+    whole    whether all of them are, before any row meets one
     counted  whether the caller says how many rows there are; `rows` is then 1
     """
 
+    dtype: ElementType
     outer: tuple[int, ...]
     around: int
     rows: int
@@ -79,7 +91,26 @@ class Contraction:
     start: int | None
     placed: Walk | None = None
     pitch: int = 0
+    panel_folds: tuple[tuple[int, int], ...] = ()
     counted: bool = False
+
+    @property
+    def few(self) -> bool:
+        """Whether all panels of a point of the loops around them stay in the cache."""
+        return self.lanes * self.length * self.dtype.size <= FEW
+
+    @property
+    def whole(self) -> bool:
+        return self.copied and self.few
+
+    @property
+    def source_bytes(self) -> int:
+        """From one column of the source to the next."""
+        return self.source.column * self.dtype.size
+
+    @property
+    def copied(self) -> bool:
+        return bool(self.panel_folds)
 
     @property
     def length(self) -> int:
@@ -88,7 +119,8 @@ class Contraction:
     @property
     def prefetch(self) -> int:
         """How many floats ahead the panels are asked for; 0 where they may be in the cache."""
-        return PREFETCH_ROWS * self.panel if 4 * self.block > NEARBY else 0
+        far = self.dtype is FLOAT and 4 * self.block > NEARBY
+        return PREFETCH_ROWS * self.panel if far else 0
 
 
 @dataclass(frozen=True)
@@ -106,7 +138,7 @@ def contraction(product: Product, target: Target) -> Micro | None:
     """
     lanes, source = product.lanes, product.rows.flat
     given = product.panel.buffer.data is None
-    if source.stride(lanes) or (given and not _in_rows(product)):
+    if source.stride(lanes) or (given and not _in_rows(product, target)):
         return None
     if any(load.flat.stride(lanes) not in (0, 1) for load in product.addends):
         return None
@@ -122,9 +154,11 @@ def contraction(product: Product, target: Target) -> Micro | None:
         down, right = (index.stride(axis) if axis else 0 for axis in (row, column))
         return Walk(index.const, strides, down, right, index.stride(lanes))
 
-    total, start = first_addend(product)
+    copied = given and is_copied(product, target)
+    total, start = first_addend(product, target)
     operand = product.panel.buffer if given else _constant(product, (*around, *folds), target)
     parameters = Contraction(
+        dtype=product.dtype,
         outer=tuple(axis.extent for axis in outer),
         around=len(around),
         rows=row.extent if row else 1,
@@ -140,7 +174,13 @@ def contraction(product: Product, target: Target) -> Micro | None:
         start=start,
         placed=walked(product.panel.flat) if given else None,
         pitch=product.panel.flat.stride(product.fold.axes[0]) if given else 0,
+        panel_folds=joined([(axis.extent, product.panel.flat.stride(axis)) for axis in folds])
+        if copied
+        else (),
     )
+    width = copied_width(product, target)
+    panels = -(-lanes.extent // width) if parameters.whole else 1
+    panel = Buffer("", (panels, product.length, width), product.dtype, "workspace")
     return Micro(
         "contraction",
         product.loops,
@@ -149,15 +189,45 @@ def contraction(product: Product, target: Target) -> Micro | None:
         product.loops.value,
         total,
         product.addends,
+        scratch=(panel,) if copied else (),
     )
 
 
-def _in_rows(product: Product) -> bool:
+def is_copied(product: Product, target: Target) -> bool:
+    """Whether panels of a run-time operand are copied together: rows that lie far apart fall into
+    few sets of the caches, and the last vector of each would be put together again and again.
+
+    Not where a panel of short rows takes much more memory than these.
+    """
+    index, width = product.panel.flat, copied_width(product, target)
+    rows = math.prod(axis.extent for axis in product.points)
+    if index.stride(product.lanes) != 1 or rows < COPIED_FROM:
+        return False
+    large = product.length * width * product.dtype.size > FEW
+    return not (large and width > 2 * product.lanes.extent)
+
+
+def copied_width(product: Product, target: Target) -> int:
+    """Elements of a row of a panel that is copied together, in the variant that has the most.
+
+    Each has a power of two of them, and the base may be built without vectors: it has two then.
+    """
+    lanes = [max(1, v.lanes * FLOAT.size // product.dtype.size) for v in target.variants]
+    one = [
+        v.suffix != "" and product.lanes.extent <= n
+        for v, n in zip(target.variants, lanes, strict=True)
+    ]
+    return max(n if alone else VECTORS * n for n, alone in zip(lanes, one, strict=True))
+
+
+def _in_rows(product: Product, target: Target) -> bool:
     """Whether the elements of a vector are neighbours, and the rows follow one another.
 
     Of rows shorter than a vector each would be put together element by element.
     """
     index = product.panel.flat
+    if is_copied(product, target):
+        return True
     if product.lanes.extent < SHORTEST:
         return False
     return index.stride(product.lanes) == 1 and len(product.fold.axes) == 1
@@ -165,16 +235,18 @@ def _in_rows(product: Product) -> bool:
 
 def _constant(product: Product, axes: Sequence[Axis], target: Target) -> Buffer:
     """The panel operand, packed; `axes` without the lanes."""
-    weights = gathered(product.panel, (*axes, product.lanes))
-    values = packed(weights.reshape(-1, product.length, product.lanes.extent), target)
-    return Buffer(product.panel.buffer.name, values.shape, FLOAT, "constant", values)
+    values = packed(viewed(product.panel, (*axes, product.lanes)), product.length, target)
+    return Buffer(product.panel.buffer.name, values.shape, product.dtype, "constant", values)
 
 
-def first_addend(product: Product) -> tuple[Expr, int | None]:
+def first_addend(product: Product, target: Target) -> tuple[Expr, int | None]:
     """The sum, with what is added to it at once where that differs between lanes alone.
 
-    Both are then for this addition alone, as neither has a value of its own any more.
+    Both are then for this addition alone, as neither has a value of its own any more. The sum alone
+    where its bits are to be those of kernels that begin with nothing else.
     """
+    if target.portable:
+        return product.fold, None
     fold, nodes = product.fold, list(walk(product.loops.value, inner=False))
     for node in nodes:
         if isinstance(node, Apply) and node.operation == "add" and fold in node.args:
@@ -193,11 +265,27 @@ def tile_of(parameters: Contraction, variant: Variant) -> Tile:
     vectors = 1 if parameters.lanes <= variant.lanes else VECTORS
     most = max(1, (variant.registers - 1 - vectors) // vectors)
     most = min(most, 28 // vectors)
-    if 4 * parameters.source.column % ALIASED == 0 and parameters.source.column:
+    if parameters.source_bytes % ALIASED == 0 and parameters.source_bytes:
         most = min(most, WAYS)
     columns = -(-parameters.columns // -(-parameters.columns // most))
     rows = min(parameters.rows, max(1, most // columns)) if columns == parameters.columns else 1
     return Tile(-(-parameters.rows // -(-parameters.rows // rows)), columns)
+
+
+def span_of(parameters: Contraction, tile: Tile) -> int:
+    """Rows, or columns where there is one row, that pass over all panels together; 0: all do."""
+    p = parameters
+    total, step, stride = (
+        (p.rows, tile.rows, p.source.row)
+        if p.rows > 1
+        else (p.columns, tile.columns, p.source.column)
+    )
+    most = NARROW if p.few else SPAN * (2 if p.copied else 1)  # panels are copied for each span
+    size = stride * p.dtype.size
+    if p.counted or p.lanes <= p.panel or total * size <= 2 * most:
+        return 0
+    span = max(1, most // (size * step)) * step
+    return span if span < total else 0
 
 
 def _split(points: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], Axis | None, Axis | None]:
@@ -211,13 +299,17 @@ def _last_panel(lanes: int, target: Target) -> int:
     return -(-rest // target.whole) * target.whole
 
 
-def packed(weights: NDArray[Any], target: Target) -> NDArray[Any]:
-    """[blocks][length][lanes] as [blocks][panels][length][panel], the last panel narrower."""
-    blocks, length, lanes = weights.shape
-    panels = -(-lanes // target.panel) - 1
-    width = panels * target.panel + _last_panel(lanes, target)
-    padded = np.pad(weights, ((0, 0), (0, 0), (0, width - lanes)))
-    whole = padded[:, :, : panels * target.panel].reshape(blocks, length, panels, target.panel)
-    parts = [whole.transpose(0, 2, 1, 3).reshape(blocks, -1)]
-    parts.append(padded[:, :, panels * target.panel :].reshape(blocks, -1))
-    return np.ascontiguousarray(np.concatenate(parts, 1))
+def packed(weights: NDArray[Any], length: int, target: Target) -> NDArray[Any]:
+    """[blocks][length][lanes] as [blocks][panels][length][panel], the last panel narrower.
+
+    `blocks` and `length` may each be several dimensions of `weights`, or none.
+    """
+    *outer, lanes = weights.shape
+    width = target.panel * (-(-lanes // target.panel) - 1) + _last_panel(lanes, target)
+    result = np.zeros((math.prod(outer) // length, length * width), weights.dtype)
+    for first in range(0, lanes, target.panel):
+        size = min(target.panel, width - first)
+        panel = result[:, length * first : length * (first + size)].reshape(*outer, size)
+        assert np.may_share_memory(panel, result)
+        panel[..., : lanes - first] = weights[..., first : first + size]
+    return result

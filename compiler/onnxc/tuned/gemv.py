@@ -12,7 +12,7 @@ from onnxc.target import Target
 from onnxc.tuned.contraction import first_addend, packed
 from onnxc.tuned.geometry import starts_of, work_of
 from onnxc.tuned.product import Product
-from onnxc.tuned.walks import gathered
+from onnxc.tuned.walks import viewed
 
 MOST_ROWS: Final = 4
 LEAST_WORK: Final = 256
@@ -29,6 +29,7 @@ class Gemv:
 
     steps  of each addend of the epilogue: (with a row, with a column)
     bias   which of them the sums begin with
+    in_order  whether every variant adds all products in ascending order
     """
 
     rows: int
@@ -40,6 +41,7 @@ class Gemv:
     least: int
     steps: tuple[tuple[int, int], ...]
     bias: int | None
+    in_order: bool
 
     @property
     def ahead(self) -> int:
@@ -58,14 +60,13 @@ def gemv(product: Product, target: Target) -> Micro | None:
     rows = row.extent if row else 1
     if rows > MOST_ROWS or work_of(product) < LEAST_WORK:
         return None
-    total, bias = first_addend(product)
+    total, bias = first_addend(product, target)
     steps = tuple(
         (load.flat.stride(row) if row else 0, load.flat.stride(lanes)) for load in product.addends
     )
     if any(column not in (0, 1) for _, column in steps):
         return None
-    weights = gathered(constant, (folds[0], lanes)).reshape(1, product.length, lanes.extent)
-    values = packed(weights, target)
+    values = packed(viewed(constant, (folds[0], lanes)), product.length, target)
     panels = Buffer(constant.buffer.name, values.shape, FLOAT, "constant", values)
     return Micro(
         "gemv",
@@ -81,6 +82,7 @@ def gemv(product: Product, target: Target) -> Micro | None:
             target.whole,
             steps,
             bias,
+            target.portable,
         ),
         product.loops.value,
         total,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from onnxc.dtypes import FLOAT
+from onnxc.dtypes import DOUBLE, FLOAT, ElementType
 from onnxc.expression import Apply, Axis, Const, Expr, Fold, Index, Load
 from onnxc.kernel import Loops
 from onnxc.traversal import walk
@@ -14,7 +14,7 @@ from onnxc.traversal import walk
 
 @dataclass(frozen=True)
 class Product:
-    """out[where] = epilogue(sum over `folds` of left * right), in float.
+    """out[where] = epilogue(sum over `folds` of left * right), in float or double.
 
     panel     the operand that the innermost axis of the output walks: its rows become vectors
     rows      the other operand, whose elements are broadcast
@@ -36,6 +36,10 @@ class Product:
     addends: tuple[Load, ...]
 
     @property
+    def dtype(self) -> ElementType:
+        return self.fold.dtype
+
+    @property
     def where(self) -> Index:
         return self.loops.where[0]
 
@@ -46,9 +50,11 @@ class Product:
 
 
 def product_of(loops: Loops) -> Product | None:
-    """Of a merged kernel; None where it is not one sum of products of two plain float operands."""
+    """Of a merged kernel; None where it is not one sum of products of two plain operands."""
     fold = only_fold(loops)
-    if fold is None or loops.partial or not fold.dtype is loops.out.dtype is FLOAT:
+    if fold is None or loops.partial or fold.dtype is not loops.out.dtype:
+        return None
+    if fold.dtype not in (FLOAT, DOUBLE):
         return None
     value = fold.value
     if not (isinstance(value, Apply) and value.operation == "mul"):
@@ -56,7 +62,7 @@ def product_of(loops: Loops) -> Product | None:
     left, right = value.args
     if not (isinstance(left, Load) and isinstance(right, Load)):
         return None
-    if any(load.buffer.dtype is not FLOAT or load.flat.dynamic for load in (left, right)):
+    if any(load.buffer.dtype is not fold.dtype or load.flat.dynamic for load in (left, right)):
         return None
     where = loops.where[0]
     lanes = next((axis for axis in reversed(loops.axes) if where.stride(axis) == 1), None)
@@ -100,7 +106,7 @@ def only_fold(loops: Loops) -> Fold | None:
 def in_vectors(value: Expr) -> bool:
     """Whether vectors can compute a function of floats lane by lane."""
     return all(
-        _in_vectors(node)
+        _in_vectors(node, FLOAT)
         if isinstance(node, Apply)
         else isinstance(node, Load | Const) and node.dtype is FLOAT
         for node in walk(value)
@@ -112,13 +118,13 @@ def _addends(value: Expr, fold: Fold) -> tuple[Load, ...] | None:
     found = []
     for node in walk(value, inner=False):
         match node:
-            case Load(_, buffer, (index,)) if buffer.dtype is FLOAT and not index.dynamic:
+            case Load(_, buffer, (index,)) if buffer.dtype is fold.dtype and not index.dynamic:
                 found.append(node)
-            case Apply() if not _in_vectors(node):
+            case Apply() if not _in_vectors(node, fold.dtype):
                 return None
             case Fold() | Apply():
                 continue
-            case Const() if node.dtype is FLOAT:
+            case Const() if node.dtype is fold.dtype:
                 continue
             case _:
                 return None
@@ -133,13 +139,17 @@ FUNCTIONS: Final = (
 IN_VECTORS: Final = frozenset(
     {"add", "sub", "mul", "div", "neg", "max", "min", "abs", "sqrt", "where", *FUNCTIONS}
 )
+OF_DOUBLES: Final = frozenset({"add", "sub", "mul", "div", "neg"})
+"""That are functions of vectors of doubles too."""
 COMPARISONS: Final = frozenset({"less", "less_equal", "equal", "is_nan"})
 """Of floats, to a mask."""
 CONDITIONS: Final = frozenset({"and", "or", "xor", "not"})
 """Of masks."""
 
 
-def _in_vectors(node: Apply) -> bool:
+def _in_vectors(node: Apply, dtype: ElementType) -> bool:
+    if dtype is DOUBLE:
+        return node.operation in OF_DOUBLES and node.dtype is DOUBLE
     if node.operation in COMPARISONS:
         return all(arg.dtype is FLOAT for arg in node.args)
     if node.operation in CONDITIONS:

@@ -47,6 +47,7 @@ class Recurrent:
     peepholes: bool
     linear_before_reset: bool
     reset_bias: bool
+    in_order: bool
 
 
 def with_recurrent_kernels(program: Program, target: Target) -> Program:
@@ -76,7 +77,7 @@ def _replaced(steps: Sequence[Step], target: Target) -> list[Step]:
     for step in steps:
         if isinstance(step, Repeat) and step.recurrence and _fits(step.recurrence, target):
             around = _around(step, step.recurrence, found)
-            kernel = _kernel(step.recurrence, around)
+            kernel = _kernel(step.recurrence, around, target)
             place = found.index(step)
             found[place] = kernel
             found = [other for other in found if other not in around]
@@ -86,8 +87,8 @@ def _replaced(steps: Sequence[Step], target: Target) -> list[Step]:
 def _fits(known: Recurrence, target: Target) -> bool:
     hidden = known.weights.shape[2]
     work = known.weights.shape[1] * hidden * known.products.shape[1]
-    vectors = target.variants[-1].lanes > 1
-    return vectors and work >= LEAST_WORK and all(in_vectors(f.value) for f in known.functions)
+    everywhere = target.variants[-1].lanes > 1 or target.portable
+    return everywhere and work >= LEAST_WORK and all(in_vectors(f.value) for f in known.functions)
 
 
 def _around(repeat: Repeat, known: Recurrence, steps: Sequence[Step]) -> list[Step]:
@@ -104,7 +105,7 @@ def _around(repeat: Repeat, known: Recurrence, steps: Sequence[Step]) -> list[St
     return around
 
 
-def _kernel(known: Recurrence, around: Sequence[Step]) -> Micro:
+def _kernel(known: Recurrence, around: Sequence[Step], target: Target) -> Micro:
     *before, twin = around
     assert isinstance(twin, Loops), "a recurrence keeps its last states"
     times, batch, _ = known.products.shape
@@ -141,6 +142,7 @@ def _kernel(known: Recurrence, around: Sequence[Step]) -> Micro:
             "peepholes" in constants,
             known.linear_before_reset,
             "reset_bias" in constants,
+            target.portable,
         ),
         twin.value,
         twin.value,

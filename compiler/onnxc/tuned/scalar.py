@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from onnxc.dtypes import FLOAT
 from onnxc.expression import Apply, Axis, Const, Expr, Extent, Fold, Guard, Index, Load
 from onnxc.kernel import Loops
 from onnxc.target import Target
@@ -161,11 +162,11 @@ def is_scalar(target: Target) -> bool:
     return not target.dispatches and target.variants[-1].lanes == 1
 
 
-def layer_of(loops: Loops) -> Layer | None:
+def layer_of(loops: Loops, target: Target) -> Layer | None:
     """Of a merged kernel; None where it is no such product of a constant."""
-    bare, bounds = _without_padding(loops)
+    bare, bounds = without_padding(loops)
     product = product_of(bare)
-    if product is None or product.panel.buffer.data is None:
+    if product is None or product.dtype is not FLOAT or product.panel.buffer.data is None:
         return None
     if product.shared or product.blocks or len(product.points) > 2:
         return None
@@ -182,7 +183,7 @@ def layer_of(loops: Loops) -> Layer | None:
         return None
     if any(source.stride(axis) < 0 for axis in (*axes, *product.points)):
         return None
-    total, bias = _start(product)
+    total, bias = _start(product, target)
     addends = tuple(load for load in product.addends if load is not bias)
     walks = [_linear(load.flat, row, column) for load in addends]
     steps = [load.flat.stride(product.lanes) for load in addends]
@@ -190,6 +191,9 @@ def layer_of(loops: Loops) -> Layer | None:
     if len(moves) < len(addends) or any(step not in (0, 1) for step in steps):
         return None
     (rows, down), (columns, right) = sides
+    strides = [source.stride(axis) for axis in (down, right, *inner) if axis]
+    if target.portable and strides != sorted(strides, reverse=True):
+        return None  # others add the products in the order of memory
     return Layer(
         product,
         rows,
@@ -205,7 +209,7 @@ def layer_of(loops: Loops) -> Layer | None:
     )
 
 
-def _without_padding(loops: Loops) -> tuple[Loops, tuple[Bound, ...]]:
+def without_padding(loops: Loops) -> tuple[Loops, tuple[Bound, ...]]:
     """The kernel with the factor itself for its Guard with zeros around it, and the bounds."""
     fold = only_fold(loops)
     if fold is None or not isinstance(fold.value, Apply) or fold.value.operation != "mul":
@@ -297,9 +301,9 @@ def _too_large(product: Product) -> bool:
     return any(buffer.elements > INT32_ROOM for buffer in buffers)
 
 
-def _start(product: Product) -> tuple[Expr, Load | None]:
+def _start(product: Product, target: Target) -> tuple[Expr, Load | None]:
     """The sum with a constant a lane that is added to it at once, and that; else the sum."""
-    total, number = first_addend(product)
+    total, number = first_addend(product, target)
     if number is None or product.addends[number].buffer.data is None:
         return product.fold, None
     return total, product.addends[number]

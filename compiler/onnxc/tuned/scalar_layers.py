@@ -17,7 +17,7 @@ LEAST_WORK: Final = 256
 
 def scalar(loops: Loops, target: Target) -> Micro | None:
     """The Micro of a merged kernel, in code of its own or, for little code, in shared code."""
-    layer = layer_of(loops)
+    layer = layer_of(loops, target)
     if layer is None or layer.work < LEAST_WORK:
         return None
     own = sliding if layer.is_depthwise else windows

@@ -13,6 +13,9 @@ from onnxc.target import Target
 
 LEAST: Final = 1024
 """Elements below which the plain loops stay."""
+BAND: Final = 64
+LONG: Final = 256
+"""Columns; no more are one band."""
 MOST: Final = 2**31
 """Elements of either operand, so that offsets are int32_t."""
 
@@ -23,6 +26,7 @@ class Transpose:
 
     outer         (extent, stride of x, stride of y) of the loops around
     x_row, y_row  elements from one row of x, and of y, to the next
+    band          columns that are turned for all rows before the next
     """
 
     outer: tuple[tuple[int, int, int], ...]
@@ -30,6 +34,7 @@ class Transpose:
     columns: int
     x_row: int
     y_row: int
+    band: int
 
 
 def transpose(loops: Loops, target: Target) -> Micro | None:
@@ -61,6 +66,7 @@ def transpose(loops: Loops, target: Target) -> Micro | None:
             column.extent,
             source.stride(row),
             where.stride(column),
+            BAND if column.extent > LONG else column.extent,
         ),
         value,
         value,

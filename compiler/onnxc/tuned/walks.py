@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -13,15 +14,27 @@ if TYPE_CHECKING:
     from onnxc.expression import Axis, Load
 
 
-def gathered(load: Load, axes: Sequence[Axis]) -> NDArray[Any]:
-    """The constant as the load reads it, with one dimension an axis."""
+def viewed(load: Load, axes: Sequence[Axis]) -> NDArray[Any]:
+    """The constant as the load reads it, with one dimension an axis; not to be written to."""
     index, data = load.flat, load.buffer.data
     assert data is not None
-    places = np.full((1,) * len(axes), index.const, np.int64)
-    for dimension, axis in enumerate(axes):
-        steps = np.arange(axis.extent, dtype=np.int64) * index.stride(axis)
-        places = places + steps.reshape([-1 if n == dimension else 1 for n in range(len(axes))])
-    return np.asarray(np.ascontiguousarray(data).reshape(-1)[places])
+    flat = np.ascontiguousarray(data).reshape(-1)
+    extents, strides = [axis.extent for axis in axes], [index.stride(axis) for axis in axes]
+    ends = [(extent - 1) * stride for extent, stride in zip(extents, strides, strict=True)]
+    least = index.const + sum(min(0, end) for end in ends)
+    greatest = index.const + sum(max(0, end) for end in ends)
+    assert 0 in extents or 0 <= least <= greatest < flat.size
+    return as_strided(
+        flat[index.const :],
+        extents,
+        [stride * flat.itemsize for stride in strides],
+        writeable=False,
+    )
+
+
+def gathered(load: Load, axes: Sequence[Axis]) -> NDArray[Any]:
+    """The same as an array of its own, row by row."""
+    return viewed(load, axes).copy()
 
 
 def joined(folds: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -18,7 +18,7 @@ from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
 from onnxc.tuned.geometry import Geometry, geometry, starts_of
 from onnxc.tuned.product import Product
-from onnxc.tuned.walks import gathered
+from onnxc.tuned.walks import viewed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,6 @@ HEAVIEST: Final = 8 << 20
 """Bytes of weights that, for few tiles, are still faster read than 9/16 of them multiplied more."""
 CACHE: Final = 1 << 20
 """Bytes of weights that stay in the cache from one block of tiles to the next."""
-FILTER: Final = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,8 @@ def winograd(product: Product, target: Target) -> Micro | None:
     source, lanes, constant = product.rows.flat, product.lanes, product.panel
     if constant.buffer.data is None or source.stride(lanes) or target.variants[-1].lanes == 1:
         return None
+    if target.portable:
+        return None  # not every target has it, and its sums are others
     inner = [axis for axis in product.fold.axes if source.stride(axis) == 1]
     taps = [axis for axis in product.fold.axes if axis not in inner]
     window = geometry(product, taps) if len(inner) == 1 else None
@@ -84,7 +85,7 @@ def winograd(product: Product, target: Target) -> Micro | None:
     if PLANES * tiles > 0.7 * 9 * window.rows * window.columns:
         return None  # most of a tile lies beyond the edge
     found = _plan(window, channels, outputs, tiles)
-    packed = _packed(gathered(constant, (lanes, inner[0], *window.taps)))
+    packed = _packed(viewed(constant, (*window.taps, inner[0], lanes)))
     weights_buffer = Buffer(constant.buffer.name, packed.shape, FLOAT, "constant", packed)
     scratch = Buffer("", (PLANES * (found.u_plane + found.m_plane),), FLOAT, "workspace")
     starts = starts_of(product)
@@ -110,14 +111,31 @@ def _rounded(channels: int) -> int:
 
 
 def _packed(weights: NDArray[Any]) -> NDArray[Any]:
-    """[outputs][channels][3][3] as [panel][plane][channels][outputs of the panel]."""
-    outputs, channels = weights.shape[:2]
-    wide = weights.astype(np.float64)
-    planes = np.einsum("ai,ocij,bj->abco", FILTER, wide, FILTER, optimize=True)
-    padded = np.zeros((PLANES, channels, _rounded(outputs)), np.float32)
-    padded[:, :, :outputs] = planes.reshape(PLANES, channels, outputs)
-    panels = (padded[:, :, n : n + PANEL].ravel() for n in range(0, padded.shape[2], PANEL))
-    return np.concatenate(list(panels))
+    """[3][3][channels][outputs] as [panel][plane][channels][outputs of the panel], flat.
+
+    In double, rounded once.
+    """
+    *_, channels, outputs = weights.shape
+    width = _rounded(outputs)
+    result = np.zeros(PLANES * channels * width, np.float32)
+    for first in range(0, outputs, PANEL):
+        size, live = min(PANEL, width - first), min(PANEL, outputs - first)
+        start = PLANES * channels * first
+        planes = result[start : start + PLANES * channels * size].reshape(4, 4, channels, size)
+        filters = weights[..., first : first + live].astype(np.float64) + 0.0  # no zero is negative
+        rows = np.empty((4, 3, channels, live))
+        _transform(filters, rows)
+        _transform(rows.swapaxes(0, 1), planes[..., :live].swapaxes(0, 1))
+    return result
+
+
+def _transform(taps: NDArray[Any], values: NDArray[Any]) -> None:
+    """The rows g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2 into `values`."""
+    outer = taps[0] + taps[2]
+    values[0] = taps[0]
+    values[1] = (outer + taps[1]) * 0.5
+    values[2] = (outer - taps[1]) * 0.5
+    values[3] = taps[2]
 
 
 def _plan(window: Geometry, channels: int, outputs: int, tiles: int) -> Winograd:

@@ -1,9 +1,13 @@
 """Comparing two arrays of one ONNX element type: how far apart, and whether that is too far.
 
 Integers, bool and strings have to be equal. Floats and complex parts pass where both are NaN, where
-they are equal (-0 is +0), or where |got - expected| <= atol + rtol * |expected|; the defaults below
-allow for another order of summation and for a library function that is a few ulp off. Float8 and
-float4 have so few values that theirs are 0. `exact` asks for the same bits, any NaN for any other.
+they are equal (-0 is +0), where |got - expected| <= atol + rtol * |expected|, or where the error is
+small beside the largest finite |expected| of the tensor, its scale: what is small there is often a
+difference of large numbers, of which another order of summation changes more digits. The defaults
+allow for that and for a library function that is a few ulp off; where a whole tensor is tiny, atol
+falls with its scale, to a quarter. Float8 and float4 have so few values that theirs are 0.
+With an rtol or atol of the caller's, only these count. `exact` asks for the same bits, any NaN for
+any other.
 """
 
 from __future__ import annotations
@@ -29,6 +33,17 @@ DEFAULT_TOLERANCES: Final = {
     "float16": (4e-3, 1e-4),
     "bfloat16": (2**-6, 1e-3),
 }
+# How large an error may be beside the scale of the tensor.
+SCALE_TOLERANCES: Final = {
+    "double": 1e-13,
+    "complex128": 1e-13,
+    "float": 5e-5,
+    "complex64": 5e-5,
+    "float16": 5e-3,
+    "bfloat16": 2**-6,
+}
+TINY: Final = 1e-2
+"""Of the scale: the most that a default atol allows."""
 NAN_DISTANCE: Final = 2**64 - 1
 
 
@@ -44,6 +59,16 @@ class Tolerance:
         """rtol and atol of a float type."""
         rtol, atol = DEFAULT_TOLERANCES.get(dtype.name, (0.0, 0.0))
         return rtol if self.rtol is None else self.rtol, atol if self.atol is None else self.atol
+
+    def bound(self, dtype: ElementType, expected: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The error that each element of a float type may have; `expected` may not be finite."""
+        rtol, atol = self.of(dtype)
+        if self.rtol is not None or self.atol is not None:
+            return atol + rtol * np.abs(expected)
+        scale = scale_of(expected)
+        atol = min(atol, max(TINY * scale, atol / 4)) if scale else atol
+        by_scale = SCALE_TOLERANCES.get(dtype.name, 0.0) * scale
+        return np.maximum(atol + rtol * np.abs(expected), by_scale)
 
 
 @dataclass(frozen=True)
@@ -64,6 +89,7 @@ class Difference:
     max_abs_error  None for strings; inf where one side is NaN or an infinity and the other is not
     max_rel_error  |got - expected| / |expected| over finite expected values other than 0;
                    None for everything but floats
+    max_scaled_error  max_abs_error / the largest finite |expected|; None for everything but floats
     max_ulp_error  in units of the last place of the type; inf where one side alone is NaN;
                    None for everything but double, float, float16, bfloat16 and complex
     note           why the values could not be compared at all: another shape or type
@@ -75,6 +101,7 @@ class Difference:
     max_abs_error: float | None = None
     max_rel_error: float | None = None
     max_ulp_error: float | None = None
+    max_scaled_error: float | None = None
     note: str = ""
 
     @property
@@ -94,6 +121,12 @@ def compare(
     if dtype.kind in ("signed", "unsigned", "bool"):
         return _compare_integers(got, expected, dtype)
     return _compare_floats(got, expected, dtype, tolerance)
+
+
+def scale_of(expected: NDArray[np.float64]) -> float:
+    """The largest finite magnitude; 0 of nothing."""
+    magnitude = np.abs(expected)
+    return float(magnitude.max(initial=0.0, where=np.isfinite(magnitude)))
 
 
 def ulp_distance(left: NDArray[Any], right: NDArray[Any]) -> NDArray[np.uint64]:
@@ -143,13 +176,12 @@ def _compare_floats(
     got: NDArray[Any], expected: NDArray[Any], dtype: ElementType, tolerance: Tolerance
 ) -> Difference:
     a, b = _parts(got, dtype), _parts(expected, dtype)
-    rtol, atol = tolerance.of(dtype)
     with np.errstate(all="ignore"):
         wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
         equal = (wide_a == wide_b) | (np.isnan(wide_a) & np.isnan(wide_b))
         error = np.abs(wide_a - wide_b)
         error = np.where(equal, 0.0, np.where(np.isnan(error), math.inf, error))
-        close = equal | (np.isfinite(error) & (error <= atol + rtol * np.abs(wide_b)))
+        close = equal | (np.isfinite(error) & (error <= tolerance.bound(dtype, wide_b)))
         known = np.isfinite(wide_b) & (wide_b != 0)
         relative = np.divide(error, np.abs(wide_b), where=known, out=np.zeros_like(error))
     if tolerance.exact:
@@ -162,7 +194,14 @@ def _compare_floats(
         float(error.max(initial=0.0)),
         float(relative.max(initial=0.0)),
         _max_ulp(a, b, dtype),
+        _beside(float(error.max(initial=0.0)), scale_of(wide_b)),
     )
+
+
+def _beside(error: float, scale: float) -> float:
+    if not error:
+        return 0.0
+    return error / scale if scale else math.inf
 
 
 def _max_ulp(a: NDArray[Any], b: NDArray[Any], dtype: ElementType) -> float | None:

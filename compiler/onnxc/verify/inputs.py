@@ -1,20 +1,16 @@
-"""Input values for a verification: random ones that look for trouble, or a user's files."""
+"""Random input values for a verification, some of which look for trouble."""
 
 from __future__ import annotations
 
-import re
-import zipfile
-import zlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import onnx
-from google.protobuf.message import DecodeError
 
-from onnxc.arrays import elements, object_array, text
+from onnxc.arrays import elements, object_array
+from onnxc.diagnostics import Kind
 from onnxc.dtypes import ElementType, numpy_dtype
 from onnxc.errors import UsageError
 from onnxc.packing import unpack_elements
@@ -26,7 +22,8 @@ if TYPE_CHECKING:
 
 # Empty, with a common beginning, of 2 to 4 UTF-8 bytes a character, with NUL inside and last.
 STRINGS: Final = ("", "a", "b", "ab", "abc", "é", "日本", "🙂", "a\0b", "a\0", "\0")
-INTEGER_LIMIT: Final = 100
+INTEGER_LIMIT: Final = 255
+"""So that an 8-bit type has all of its values."""
 
 
 @dataclass(frozen=True)
@@ -37,49 +34,102 @@ class Case:
     values: Mapping[str, NDArray[Any]]
 
 
-def random_cases(interfaces: Sequence[Interface], seed: int) -> list[Case]:
-    """The same cases for the same interfaces and seed.
+Bounds = tuple[float, float]
+"""The least and the greatest value, both included."""
+
+
+def random_cases(
+    interfaces: Sequence[Interface],
+    seed: int,
+    ranges: Mapping[str, Bounds] | None = None,
+) -> list[Case]:
+    """The same cases for the same arguments.
 
     random    normally distributed floats, integers of up to 3 digits
     special   NaN, infinities, -0, denormals, largest values, and any bits
     repeated  two values an element type, so that half of all pairs are equal
+
+    An input with a range has values of its range in all cases: evenly distributed, half of them
+    the two ends, two of them.
     """
     if not interfaces:
         return [Case("no inputs", {})]
-    return [
-        _case("random", interfaces, seed, _ordinary),
-        _case("special", interfaces, seed, _special),
-        _case("repeated", interfaces, seed, _Repeated()),
-    ]
+    draws: dict[str, Draw] = {
+        "random": _ordinary,
+        "special": _special,
+        "repeated": _Repeated(),
+    }
+    return [_case(label, interfaces, seed, draw, ranges or {}) for label, draw in draws.items()]
 
 
-def read_inputs(path: Path, interfaces: Sequence[Interface]) -> Case:
-    """The values in an .npz keyed by input name, a .pb (TensorProto), or a folder of input_N.pb.
+def check_ranges(ranges: Mapping[str, Bounds], interfaces: Iterable[Interface]) -> None:
+    """Raises UsageError with every range that no input can have."""
+    types = {interface.name: interface.dtype for interface in interfaces}
+    problems = []
+    for name, (least, greatest) in ranges.items():
+        dtype = types.get(name)
+        if dtype is None:
+            fact = f"the model has no input '{name}'; it has {', '.join(types) or 'none'}"
+        elif dtype.kind in ("string", "complex", "bool"):
+            fact = f"an input of type {dtype} has no range"
+        elif not (math.isfinite(least) and math.isfinite(greatest) and least <= greatest):
+            fact = "give two numbers, the smaller one first"
+        elif dtype.kind in ("signed", "unsigned") and not _holds(dtype, least, greatest):
+            fact = f"these are no two values of {dtype}"
+        else:
+            continue
+        problems.append(f"range {least:g}:{greatest:g} of '{name}': {fact}")
+    if problems:
+        raise UsageError(Kind.ARGUMENT, *problems)
 
-    Raises UsageError when there is no such file or it cannot be read; dtypes, shapes and names are
-    checked by the run.
-    """
-    if path.is_dir():
-        files = sorted(path.glob("input_*.pb"), key=_number)
-        if not files:
-            raise UsageError(f"no input_N.pb in the folder {path}")
-        return Case(str(path), _read_tensors(files, interfaces))
-    if not path.is_file():
-        raise UsageError(f"no such file: {path}")
-    if path.suffix == ".npz":
-        return Case(str(path), _read_npz(path, interfaces))
-    if path.suffix == ".pb":
-        return Case(str(path), _read_tensors([path], interfaces))
-    raise UsageError(f"{path} is no .npz, .pb or folder of input_N.pb")
+
+def _holds(dtype: ElementType, least: float, greatest: float) -> bool:
+    signed = dtype.kind == "signed"
+    low = -(2 ** (dtype.bits - 1)) if signed else 0
+    high = 2 ** (dtype.bits - signed) - 1
+    whole = least == math.floor(least) and greatest == math.floor(greatest)
+    return whole and low <= least and greatest <= high
 
 
 Draw = Callable[[np.random.Generator, ElementType, int], "NDArray[Any]"]
 
 
-def _case(label: str, interfaces: Iterable[Interface], seed: int, draw: Draw) -> Case:
+def _case(
+    label: str,
+    interfaces: Iterable[Interface],
+    seed: int,
+    draw: Draw,
+    ranges: Mapping[str, Bounds],
+) -> Case:
     generator = np.random.default_rng([seed, *label.encode()])
-    values = {i.name: draw(generator, i.dtype, elements(i)).reshape(i.shape) for i in interfaces}
+    values = {}
+    for interface in interfaces:
+        count, bounds = elements(interface), ranges.get(interface.name)
+        if bounds is None:
+            drawn = draw(generator, interface.dtype, count)
+        else:
+            drawn = _within(generator, interface.dtype, count, bounds, label)
+        values[interface.name] = drawn.reshape(interface.shape)
     return Case(label, values)
+
+
+def _within(
+    generator: np.random.Generator, dtype: ElementType, count: int, bounds: Bounds, label: str
+) -> NDArray[Any]:
+    least, greatest = bounds
+    size = 2 if label == "repeated" else count
+    if dtype.kind in ("signed", "unsigned"):
+        wide = np.uint64 if dtype.kind == "unsigned" else np.int64
+        drawn: NDArray[Any] = generator.integers(
+            int(least), int(greatest), size=size, dtype=wide, endpoint=True
+        )
+    else:
+        drawn = generator.uniform(least, greatest, size)
+    if label == "special":
+        drawn = _mixed(generator, np.array([least, greatest], drawn.dtype), drawn)
+    if label == "repeated":
+        drawn = drawn[generator.integers(2, size=count)]
+    return drawn.astype(numpy_dtype(dtype))
 
 
 def _ordinary(generator: np.random.Generator, dtype: ElementType, count: int) -> NDArray[Any]:
@@ -89,9 +139,10 @@ def _ordinary(generator: np.random.Generator, dtype: ElementType, count: int) ->
         case "bool":
             return generator.integers(2, size=count).astype(np.bool_)
         case "signed" | "unsigned":
-            limit = min(INTEGER_LIMIT, 2 ** (dtype.bits - 1) - 1)
-            least = -limit if dtype.kind == "signed" else 0
-            return generator.integers(least, limit + 1, size=count).astype(numpy_dtype(dtype))
+            signed = dtype.kind == "signed"
+            greatest = min(INTEGER_LIMIT, 2 ** (dtype.bits - signed) - 1)
+            least = max(-INTEGER_LIMIT, -(2 ** (dtype.bits - 1))) if signed else 0
+            return generator.integers(least, greatest + 1, size=count).astype(numpy_dtype(dtype))
         case "complex":
             parts = generator.standard_normal(2 * count)
             return parts.view(np.complex128).astype(numpy_dtype(dtype))
@@ -159,64 +210,3 @@ def _special_floats(dtype: np.dtype[Any]) -> NDArray[Any]:
 def _special_integers(dtype: np.dtype[Any]) -> NDArray[Any]:
     limits = np.iinfo(dtype)
     return np.array([limits.min, limits.min + 1, 0, 1, limits.max - 1, limits.max], dtype)
-
-
-def _number(path: Path) -> int:
-    digits = re.fullmatch(r"input_(\d+)", path.stem)
-    if digits is None:
-        raise UsageError(f"{path}: its name is not input_N.pb")
-    return int(digits[1])
-
-
-def _read_npz(path: Path, interfaces: Iterable[Interface]) -> dict[str, NDArray[Any]]:
-    if not zipfile.is_zipfile(path):
-        raise UsageError(f"{path} cannot be read: it is no zip archive")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            values = dict(archive)
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
-    for interface in interfaces:
-        if interface.name in values:
-            values[interface.name] = _named_type(values[interface.name], interface)
-    return values
-
-
-def _named_type(array: NDArray[Any], interface: Interface) -> NDArray[Any]:
-    """numpy's files forget the names of ml_dtypes and keep the bytes as void."""
-    dtype = interface.dtype
-    if array.dtype.kind == "V" and dtype.kind != "string":
-        wanted = numpy_dtype(dtype)
-        return array.view(wanted) if array.dtype.itemsize == wanted.itemsize else array
-    return array
-
-
-def _read_tensors(
-    files: Sequence[Path], interfaces: Sequence[Interface]
-) -> dict[str, NDArray[Any]]:
-    """By the tensor's name where an input has it, else by position."""
-    if len(files) > len(interfaces):
-        raise UsageError(f"{len(files)} .pb files for {len(interfaces)} inputs")
-    names = {interface.name for interface in interfaces}
-    values = {}
-    for file, interface in zip(files, interfaces, strict=False):
-        tensor = _read_tensor(file)
-        values[tensor.name if tensor.name in names else interface.name] = _tensor_array(tensor)
-    return values
-
-
-def _read_tensor(path: Path) -> onnx.TensorProto:
-    tensor = onnx.TensorProto()
-    try:
-        tensor.ParseFromString(path.read_bytes())
-    except (OSError, DecodeError) as error:
-        raise UsageError(f"{path} cannot be read as a tensor: {error}") from None
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raise UsageError(f"{path} keeps its data in another file; store it inside")
-    return tensor
-
-
-def _tensor_array(tensor: onnx.TensorProto) -> NDArray[Any]:
-    if tensor.data_type == onnx.TensorProto.STRING:
-        return object_array([text(value) for value in tensor.string_data], tuple(tensor.dims))
-    return np.asarray(onnx.numpy_helper.to_array(tensor))

@@ -1,6 +1,7 @@
 """The references that outputs are compared with: onnxruntime and ONNX's reference evaluator.
 
-Either may be missing or refuse a model; RefusedError then says why.
+Either may be missing or refuse a model; RefusedError then says why. `taps` are names of values of
+the main graph, whose tensors follow the outputs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import ctypes
 import importlib.util
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -17,14 +18,19 @@ import numpy as np
 import onnx
 
 from onnxc.dtypes import numpy_dtype
+from onnxc.kernel import every_step
 from onnxc.packing import pack_elements, unpack_elements
+from onnxc.verify.execute import CrashedError, apart
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from numpy.typing import NDArray
 
     from onnxc.pipeline import Compiled, Interface
 
 REASON_LENGTH: Final = 300
+PROTOBUF_LIMIT: Final = 2**31 - 2**20
 
 
 class RefusedError(Exception):
@@ -32,16 +38,25 @@ class RefusedError(Exception):
 
 
 class Oracle(Protocol):
+    """A reference with a model.
+
+    title    its name and version
+    version  of it alone
+    """
+
     title: str
+    version: str
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """The outputs in the model's order, dtypes as CompiledModel has them."""
+        """The outputs in the model's order, then the taps; dtypes as CompiledModel has them."""
 
 
 class OnnxRuntime:
     """onnxruntime on the CPU: every graph optimisation off, one thread."""
 
-    def __init__(self, source: Path | onnx.ModelProto, compiled: Compiled) -> None:
+    def __init__(
+        self, source: Path | onnx.ModelProto, compiled: Compiled, taps: Sequence[str] = ()
+    ) -> None:
         if importlib.util.find_spec("onnxruntime") is None:
             raise RefusedError("it is not installed (pip install onnxruntime)")
         try:
@@ -49,9 +64,18 @@ class OnnxRuntime:
         except ImportError as error:
             raise RefusedError(f"it cannot be imported: {_reason(error)}") from None
 
-        self.title = f"onnxruntime {onnxruntime.__version__}"
+        self.version = str(onnxruntime.__version__)
+        self.title = f"onnxruntime {self.version}"
         self._runtime: Any = onnxruntime
         self._compiled = compiled
+        self._taps = taps
+        self._divides = any(
+            origin.operator.partition("-")[0] in ("Div", "Mod") and "int" in origin.signature
+            for step in every_step(compiled.program)
+            for origin in step.origins
+        )
+        if taps:
+            source = _with_outputs(source, taps)
         model = str(source) if isinstance(source, Path) else source.SerializeToString()
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -65,8 +89,30 @@ class OnnxRuntime:
             raise RefusedError(_reason(error)) from None
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """In a process of its own where it may divide the least integer by -1, which traps."""
+        if not self._divides:
+            return self._run(inputs)
+
+        def send(sender: Connection) -> None:
+            try:
+                sender.send(self._run(inputs))
+            except RefusedError as refusal:
+                sender.send(refusal)
+
         try:
-            if all(map(_numpy_has, (*self._compiled.inputs, *self._compiled.outputs))):
+            with apart(send) as receive:
+                found: list[NDArray[Any]] | RefusedError = receive()
+        except CrashedError as crash:
+            raise RefusedError(f"it crashed ({crash})") from None
+        if isinstance(found, RefusedError):
+            raise found
+        return found
+
+    def _run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        try:
+            if self._taps or all(
+                map(_numpy_has, (*self._compiled.inputs, *self._compiled.outputs))
+            ):
                 return [np.asarray(output) for output in self._session.run(None, dict(inputs))]
             return self._run_raw(inputs)
         except RefusedError:
@@ -98,10 +144,14 @@ class OnnxRuntime:
 class ReferenceEvaluator:
     """ONNX's own reference implementation, in numpy."""
 
-    def __init__(self, source: Path | onnx.ModelProto, compiled: Compiled) -> None:
+    def __init__(
+        self, source: Path | onnx.ModelProto, compiled: Compiled, taps: Sequence[str] = ()
+    ) -> None:
         from onnx.reference import ReferenceEvaluator as Evaluator
 
-        self.title = f"ONNX reference evaluator {onnx.__version__}"
+        self.version = str(onnx.__version__)
+        self.title = f"ONNX reference evaluator {self.version}"
+        self._taps = taps
         try:
             self._evaluator = Evaluator(str(source) if isinstance(source, Path) else source)
         except Exception as error:  # any, from the operator implementations that it imports
@@ -111,16 +161,30 @@ class ReferenceEvaluator:
         try:
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                results = self._evaluator.run(None, dict(inputs))
+                every: Any = self._evaluator.run(None, dict(inputs), intermediate=True)
+                names = (*self._evaluator.output_names, *self._taps)
+                results = [every[name] for name in names]
         except Exception as error:  # any, from the operator implementations
             raise RefusedError(_reason(error)) from None
         return [np.asarray(result) for result in results]
 
 
-ORACLES: Final[Mapping[str, Callable[[Path | onnx.ModelProto, Compiled], Oracle]]] = {
+Make = Callable[["Path | onnx.ModelProto", "Compiled", Sequence[str]], Oracle]
+ORACLES: Final[Mapping[str, Make]] = {
     "onnxruntime": OnnxRuntime,
     "reference": ReferenceEvaluator,
 }
+
+
+def _with_outputs(source: Path | onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
+    """A copy of the model that returns these values, too."""
+    model = onnx.load(source) if isinstance(source, Path) else onnx.ModelProto()
+    if isinstance(source, onnx.ModelProto):
+        model.CopyFrom(source)
+    if model.ByteSize() >= PROTOBUF_LIMIT:
+        raise RefusedError("with all tensors as outputs the model exceeds what protobuf can write")
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return model
 
 
 def _numpy_has(interface: Interface) -> bool:

@@ -1,118 +1,42 @@
-"""Verifying a model: its C, built for this machine, against independent references."""
+"""Verifying a model: its C against independent references."""
 
 from __future__ import annotations
 
-import faulthandler
-import math
-import multiprocessing
 import os
-import re
-import signal
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from onnxc.compiled import CompiledModel
-from onnxc.errors import CrashError, OnnxcError, RunError, UsageError
+from onnxc.diagnostics import Kind
+from onnxc.errors import UsageError
 from onnxc.passes.fix import Fix
-from onnxc.pipeline import compile_model
-from onnxc.verify.compare import Difference, Tolerance, compare
-from onnxc.verify.inputs import Case, random_cases, read_inputs
-from onnxc.verify.oracle import ORACLES, RefusedError
+from onnxc.verify.compare import Difference, Tolerance
+from onnxc.verify.execute import Outcome, run_library
+from onnxc.verify.input_files import read_inputs
+from onnxc.verify.inputs import Bounds, Case, check_ranges, random_cases
+from onnxc.verify.judge import Judge, Verdict
+from onnxc.verify.program import Build, run_program
+from onnxc.verify.result import Comparison, Node, Nodes, Reference, Skipped, Verification
+from onnxc.verify.source import Subject, subject
+from onnxc.verify.taps import Tapped, TappedC, write_tapped
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
     import onnx
-    from numpy.typing import NDArray
 
-    from onnxc.pipeline import Compiled
-
-# What each choice tries, in order; the references after the first are for when it refuses, but for
-# "both", which needs every one.
+# What each choice asks; "auto" asks the second where the first refuses or differs.
 CHOICES: Final = {
     "auto": ("onnxruntime", "reference"),
     "onnxruntime": ("onnxruntime",),
     "reference": ("reference",),
     "both": ("onnxruntime", "reference"),
 }
+NARROWER: Final = (7, 1, 0)
+"""Limits of integers that are tried where both the C and the references refuse larger ones."""
+NO_BUILD: Final = Build()
 
-
-@dataclass(frozen=True)
-class Reference:
-    """What became of one reference.
-
-    name    onnxruntime or reference
-    title   with its version; "" where it could not be loaded
-    reason  why it was not used; "" where it was
-    """
-
-    name: str
-    title: str = ""
-    reason: str = ""
-
-    @property
-    def used(self) -> bool:
-        return not self.reason
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One output of one run against one reference.
-
-    inputs  which inputs: random, special, repeated, or the file that they come from
-    """
-
-    output: str
-    dtype: str
-    shape: tuple[int, ...]
-    reference: str
-    inputs: str
-    difference: Difference
-
-    @property
-    def passed(self) -> bool:
-        return self.difference.passed
-
-
-@dataclass(frozen=True)
-class Verification:
-    """The result of verify_model.
-
-    model       its file, or "" for a ModelProto
-    c_source    the C file that ran, or "" where the model was compiled for it
-    references  each one that was tried, in that order
-    complete    whether every reference that was asked for has been compared with
-    """
-
-    model: str
-    c_source: str
-    seed: int | None
-    tolerance: Tolerance
-    references: tuple[Reference, ...]
-    comparisons: tuple[Comparison, ...]
-    complete: bool
-
-    @property
-    def differs(self) -> bool:
-        return not all(comparison.passed for comparison in self.comparisons)
-
-    @property
-    def passed(self) -> bool:
-        """Nothing differs; false, too, where a reference that was asked for could not be run."""
-        return self.complete and not self.differs
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything, as values that JSON has; infinities as text."""
-        facts = {**asdict(self), "passed": self.passed}
-        for entry, comparison in zip(facts["comparisons"], self.comparisons, strict=True):
-            entry["passed"] = comparison.passed
-        for entry, reference in zip(facts["references"], self.references, strict=True):
-            entry["used"] = reference.used
-        plain: dict[str, Any] = _plain(facts)
-        return plain
+Tell = Callable[[str], None]
 
 
 def verify_model(
@@ -121,180 +45,232 @@ def verify_model(
     c_source: Path | None = None,
     dims: Mapping[str, int] | None = None,
     fix: Mapping[str, Fix] | None = None,
+    target: str = "generic",
+    optimize: str = "speed",
+    portable_bits: bool = False,
     inputs: Path | None = None,
+    ranges: Mapping[str, Bounds] | None = None,
     against: str = "auto",
     exact: bool = False,
     rtol: float | None = None,
     atol: float | None = None,
     seed: int = 0,
+    per_node: bool = False,
+    build: Build = NO_BUILD,
+    tell: Tell = lambda _: None,
 ) -> Verification:
     """Runs the model's C and compares every output with what references make of the same inputs.
 
-    c_source  a C file that onnxc made from the model, its header beside it; default: compile now
-    inputs    an .npz by input name, a .pb or a folder of input_N.pb; default: random_cases(seed)
-    against   auto (onnxruntime, where that refuses ONNX's evaluator), onnxruntime, reference, both
+    c_source  a C file that onnxc made from the model, its header beside it; default: compile now,
+              for `target` and `optimize`, and with `portable_bits`
+    inputs    an .npz by input name, a .npy, a .pb or a folder of input_N.pb; default: random_cases
+    ranges    of random values, by input name: the least and the greatest
+    against   auto (onnxruntime, where that refuses or differs ONNX's evaluator), onnxruntime,
+              reference, both
     exact, rtol, atol  as compare.py has them; None is the element type's default
+    per_node  compares the tensors between the kernels, too
+    build     another compiler or target, sanitizers, guard pages
+    tell      is told what is being done, for a progress bar
 
-    Raises ModelError, UsageError (a C file that does not fit the model, too), ToolError, RunError.
+    judge.py has the rules. Raises ModelError, UsageError (a C file that does not fit the model,
+    too), ToolError, CrashError.
     """
     if isinstance(source, str | os.PathLike):
         source = Path(source)
     if against not in CHOICES:
-        raise UsageError(f"no reference '{against}'; there are {', '.join(CHOICES)}")
-    model = _model(source, c_source, dims or {}, fix or {})
-    compiled = model.compiled
-    cases = [read_inputs(inputs, model.inputs)] if inputs else random_cases(model.inputs, seed)
-    results = run_apart(model, cases, random=inputs is None)
-    tolerance = Tolerance(exact, rtol, atol)
-    references: list[Reference] = []
-    comparisons: list[Comparison] = []
-    for name in CHOICES[against]:
-        reference, expected = _reference_outputs(name, source, compiled, cases)
-        references.append(reference)
-        for case, got, wanted in zip(cases, results, expected, strict=False):
-            comparisons += _comparisons(compiled, name, case, got, wanted, tolerance)
-        if against == "auto" and reference.used:
-            break
-    used = [reference.used for reference in references]
-    return Verification(
-        model=str(source) if isinstance(source, Path) else "",
-        c_source="" if c_source is None else str(c_source),
-        seed=None if inputs else seed,
-        tolerance=tolerance,
-        references=tuple(references),
-        comparisons=tuple(comparisons),
-        complete=any(used) if against == "auto" else all(used),
+        fact = f"no reference '{against}'; there are {', '.join(CHOICES)}"
+        raise UsageError(Kind.ARGUMENT, fact)
+    tell("compile the model")
+    checked = subject(
+        source,
+        c_source,
+        dims or {},
+        fix or {},
+        target=target,
+        optimize=optimize,
+        portable_bits=portable_bits,
     )
+    with tempfile.TemporaryDirectory(prefix="onnxc-verify-") as folder:
+        tapped = write_tapped(checked, Path(folder)) if per_node else None
+        run = _Run(checked, against, Tolerance(exact, rtol, atol), build, tapped, tell)
+        if inputs is None:
+            found = run.drawn(seed, ranges or {})
+        else:
+            found = run.asked([read_inputs(inputs, checked.compiled.inputs)])
+        return found.verification(c_source, None if inputs else seed)
 
 
-def _model(
-    source: Path | onnx.ModelProto,
-    c_source: Path | None,
-    dims: Mapping[str, int],
-    fix: Mapping[str, Fix],
-) -> CompiledModel:
-    if c_source is None:
-        return CompiledModel(compile_model(source, dims=dims, fix=fix))
-    header = _read_header(c_source)
-    prefix = re.search(r"\bonnxc_status\s+(\w+)_run\s*\(", header)
-    if prefix is None:
-        raise UsageError(f"{c_source.with_suffix('.h')} is no header that onnxc made")
-    weights = "incbin" if c_source.with_suffix(".bin").is_file() else "inline"
-    if f"{prefix[1].upper()}_WEIGHTS_BYTES" in header:
-        weights = "file"
-    compiled = compile_model(source, dims=dims, fix=fix, name=prefix[1], weights=weights)
-    _check_header(c_source, header, compiled)
-    return CompiledModel(compiled, c_source)
+@dataclass(frozen=True)
+class _Run:
+    subject: Subject
+    against: str
+    tolerance: Tolerance
+    build: Build
+    tapped: TappedC | None
+    tell: Tell
+
+    def asked(self, cases: Sequence[Case]) -> _Found:
+        """With a user's inputs. Raises UsageError where nobody takes them."""
+        found = self.outcomes(cases)
+        refused = found.refused(0)
+        if refused:
+            fact = f"{cases[0].label}: {refused}, and no reference takes these inputs either"
+            raise UsageError(Kind.INPUT_FILE, fact)
+        return found
+
+    def drawn(self, seed: int, ranges: Mapping[str, Bounds]) -> _Found:
+        """With random inputs: where the C and the references refuse integers, smaller ones."""
+        interfaces = self.subject.compiled.inputs
+        check_ranges(ranges, interfaces)
+        known = {**self.subject.ranges, **ranges}
+        found = self.outcomes(random_cases(interfaces, seed, known))
+        free = [i for i in interfaces if i.dtype.kind in ("signed", "unsigned")]
+        free = [interface for interface in free if interface.name not in known]
+        for limit in NARROWER if free and found.refused(0) else ():
+            narrow = {interface.name: (0.0, float(limit)) for interface in free}
+            found = self.outcomes(random_cases(interfaces, seed, {**known, **narrow}))
+            if not found.refused(0):
+                break
+        if found.refused(0):
+            fact = f"{found.refused(0)}, and no reference takes random inputs either"
+            raise UsageError(Kind.INPUT_ARRAYS, f"{fact}; give others (--inputs FILE, --range)")
+        return found
+
+    def outcomes(self, cases: Sequence[Case]) -> _Found:
+        self.tell("build the C")
+
+        def done() -> None:
+            self.tell("run the C")
+
+        if self.build.asked:
+            ran = run_program(self.subject, self.build, cases, self.tapped, done)
+        else:
+            ran = run_library(self.subject, cases, self.tapped, done)
+        taps = [(tap.name, tap.dtype) for tap in self.tapped.inner] if self.tapped else []
+        judge = Judge(self.subject, cases, self.tolerance, taps, self.tell)
+        return _Found(self, cases, ran, judge)
 
 
-def _read_header(c_source: Path) -> str:
-    path = c_source.with_suffix(".h")
-    for file in (c_source, path):
-        if not file.is_file():
-            raise UsageError(f"no such file: {file}")
-    return path.read_text(encoding="utf-8", errors="replace")
+@dataclass(frozen=True)
+class _Found:
+    """The outcome of each case, and who judges it."""
 
+    run: _Run
+    cases: Sequence[Case]
+    outcomes: Sequence[Outcome]
+    judge: Judge
 
-def _check_header(c_source: Path, header: str, compiled: Compiled) -> None:
-    """Raises UsageError unless the header declares what the model's own would."""
-    found, wanted = _declarations(header), _declarations(compiled.header)
-    if found == wanted:
-        return
-    pairs = zip([*found, "(its end)"], [*wanted, "(its end)"], strict=False)
-    line, expected = next((f, w) for f, w in pairs if f != w)
-    raise UsageError(
-        f"{c_source} was not made from this model with these options and this version of onnxc;"
-        f" compile the model again\n  header has    {line}\n  expected      {expected}"
-    )
+    @property
+    def engines(self) -> tuple[str, ...]:
+        return CHOICES[self.run.against]
 
+    def refused(self, case: int) -> str:
+        """The status of the C where no reference computes the case either; else ""."""
+        status = self.outcomes[case].status
+        return "" if status and self.computing(case) else status
 
-def _declarations(header: str) -> list[str]:
-    """The lines of a header without comments, which tell where it came from, and blanks."""
-    code = re.sub(r"/\*.*?\*/", " ", header, flags=re.DOTALL)
-    lines = (" ".join(line.split()) for line in code.splitlines())
-    return [line for line in lines if line]
+    def computing(self, case: int) -> list[str]:
+        """The references that return something."""
+        return [e for e in self.engines if self.judge.expected(e, case) is not None]
 
+    def verification(self, c_source: Path | None, seed: int | None) -> Verification:
+        comparisons, skipped = [], []
+        for case, outcome in enumerate(self.outcomes):
+            if not outcome.status:
+                comparisons += list(self.compared(case))
+            elif engines := self.computing(case):
+                comparisons += list(self.failed(case, engines))
+            else:
+                note = f"{outcome.status}; no reference takes them either"
+                skipped.append(Skipped(self.cases[case].label, note))
+        nodes = self.nodes()
+        references = tuple(self.reference(name) for name in self.judge.engines)
+        used = {reference.name for reference in references if reference.used}
+        auto = self.run.against == "auto"
+        source = self.run.subject.source
+        return Verification(
+            model=str(source) if isinstance(source, Path) else "",
+            c_source="" if c_source is None else str(c_source),
+            build=str(self.run.build) if self.run.build.asked else "",
+            seed=seed,
+            tolerance=self.run.tolerance,
+            references=references,
+            skipped=tuple(skipped),
+            comparisons=tuple(comparisons),
+            complete=bool(used) if auto else used >= {*self.engines},
+            nodes=nodes,
+        )
 
-def run_apart(
-    model: CompiledModel, cases: Sequence[Case], *, random: bool
-) -> list[list[NDArray[Any]]]:
-    """The outputs of each case, from a process of its own: C that somebody changed may crash."""
-    model.build()
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send_results, args=(sender, model, cases, random))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of fork beside numpy's own threads
-        process.start()
-    sender.close()
-    try:
-        outcome = receiver.recv()
-    except EOFError:
-        outcome = None
-    process.join()
-    if outcome is None:
-        code = process.exitcode or 0
-        how = signal.Signals(-code).name if code < 0 else f"status {code}"
-        raise CrashError(f"the C crashed ({how}) before it gave any output")
-    if isinstance(outcome, Exception):
-        raise outcome
-    results: list[list[NDArray[Any]]] = outcome
-    return results
+    def reference(self, name: str) -> Reference:
+        engine = self.judge.engines[name]
+        used = any(result is not None for result in engine.results.values())
+        title = engine.oracle.title if engine.oracle else ""
+        return Reference(name, title, engine.refusal, used)
 
+    def verdicts(self, case: int, position: int) -> dict[str, Verdict]:
+        """Of one value; with `auto`, of the first reference alone where that suffices."""
+        values, engines = self.outcomes[case].values, self.engines
+        if self.run.against == "auto":
+            first = next((e for e in engines if self.judge.expected(e, case) is not None), "")
+            found = self.judge.judge(values, case, [first] if first else [], position, final=False)
+            if all(verdict.passed for verdict in found.values()):
+                return found
+        return self.judge.judge(values, case, engines, position)
 
-def _send_results(
-    sender: Connection, model: CompiledModel, cases: Sequence[Case], random: bool
-) -> None:
-    faulthandler.disable()  # the parent tells of a crash, in one line
-    try:
-        sender.send([_run(model, case, random=random) for case in cases])
-    except OnnxcError as error:
-        sender.send(error)
+    def compared(self, case: int) -> Iterator[Comparison]:
+        for position, output in enumerate(self.run.subject.compiled.outputs):
+            shape = self.outcomes[case].values[position].shape
+            for engine, verdict in self.verdicts(case, position).items():
+                yield Comparison(
+                    output.name,
+                    output.dtype.name,
+                    shape,
+                    engine,
+                    self.cases[case].label,
+                    verdict.verdict,
+                    verdict.difference,
+                    verdict.note,
+                )
 
+    def failed(self, case: int, engines: Sequence[str]) -> Iterator[Comparison]:
+        """Of a run that ended with a status, though references compute something."""
+        reasons = [self.judge.status_deviation(engine) for engine in engines]
+        missing = len(engines) < len(self.engines)
+        excused = all(reasons) or (missing and self.cases[case].label == "special")
+        for output in self.run.subject.compiled.outputs:
+            for engine, reason in zip(engines, reasons, strict=True):
+                difference = Difference(0, 0, note=self.outcomes[case].status)
+                verdict = "excused" if excused else "differs"
+                facts = (output.dtype.name, output.shape, engine, self.cases[case].label)
+                yield Comparison(output.name, *facts, verdict, difference, reason)
 
-def _run(model: CompiledModel, case: Case, *, random: bool) -> list[NDArray[Any]]:
-    try:
-        return list(model.run(case.values).values())
-    except RunError as error:
-        hint = "; give inputs that fit the model (--inputs FILE)" if random else ""
-        raise RunError(f"{case.label} inputs: {error}{hint}") from None
+    def nodes(self) -> Nodes | None:
+        """The values between the kernels, on the first inputs that the C takes."""
+        tapped = self.run.tapped
+        case = next((n for n, outcome in enumerate(self.outcomes) if not outcome.status), None)
+        if tapped is None or case is None:
+            return None
+        positions = {value.name: n for n, value in reversed([*enumerate(self.judge.values)])}
+        found = [self.node(tap, case, positions[tap.name]) for tap in tapped.taps]
+        inner = tuple(node for node in found if node is not None)
+        return Nodes(tapped.values, len(inner), self.cases[case].label, inner)
 
-
-def _reference_outputs(
-    name: str, source: Path | onnx.ModelProto, compiled: Compiled, cases: Sequence[Case]
-) -> tuple[Reference, list[list[NDArray[Any]]]]:
-    """What the reference makes of each case, or why it does not."""
-    title = ""
-    try:
-        oracle = ORACLES[name](source, compiled)
-        title = oracle.title
-        given = [{**case.values, **compiled.fixed} for case in cases]
-        return Reference(name, title), [oracle.run(values) for values in given]
-    except RefusedError as refusal:
-        return Reference(name, title, str(refusal)), []
-
-
-def _comparisons(
-    compiled: Compiled,
-    reference: str,
-    case: Case,
-    got: Sequence[NDArray[Any]],
-    expected: Sequence[NDArray[Any]],
-    tolerance: Tolerance,
-) -> list[Comparison]:
-    found = []
-    for output, array, wanted in zip(compiled.outputs, got, expected, strict=True):
-        name, dtype = output.name, output.dtype
-        difference = compare(array, wanted, dtype, tolerance)
-        found.append(Comparison(name, dtype.name, array.shape, reference, case.label, difference))
-    return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    def node(self, tap: Tapped, case: int, position: int) -> Node | None:
+        """One tapped value, by the reference that decides; None where none has it."""
+        verdicts = self.verdicts(case, position)
+        if not verdicts:
+            return None
+        wrong = [engine for engine, verdict in verdicts.items() if not verdict.passed]
+        engine = [*wrong, *verdicts][0]
+        verdict = verdicts[engine]
+        return Node(
+            tap.name,
+            tap.dtype.name,
+            self.outcomes[case].values[position].shape,
+            tap.nodes,
+            tap.function,
+            engine,
+            verdict.verdict,
+            verdict.difference,
+            verdict.note,
+        )

@@ -90,8 +90,8 @@ static inline float onnxc_at_least_float(float x, float bound)
     return onnxc_select_float(x <= bound, bound, x);
 }
 
-/* exp(x) = (1 + result) * 2^n, x in [-104, 90]; the low nine bits of *power are those of n + offset
- * - 12582912. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.2.
+/* exp(x) = (1 + result) * 2^n, x in [-104, 90]; the low nine bits of *power are those of n +
+ * offset - 12582912. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.2.
  */
 static inline float onnxc_exp_rest_float(float x, float offset, uint32_t *power)
 {

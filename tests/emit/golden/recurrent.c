@@ -72,8 +72,8 @@ static inline float onnxc_abs_float(float x)
     return onnxc_float_of_bits(onnxc_bits_of_float(x) & 0x7fffffffu);
 }
 
-/* exp(x) = (1 + result) * 2^n, x in [-104, 90]; the low nine bits of *power are those of n + offset
- * - 12582912. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.2.
+/* exp(x) = (1 + result) * 2^n, x in [-104, 90]; the low nine bits of *power are those of n +
+ * offset - 12582912. The polynomial is (exp(r) - 1 - r) / r^2, |r| <= 0.347, error 2^-28.2.
  */
 static inline float onnxc_exp_rest_float(float x, float offset, uint32_t *power)
 {
@@ -127,8 +127,8 @@ static inline float onnxc_signed_float(float magnitude, float value)
                                (onnxc_bits_of_float(value) & 0x80000000u));
 }
 
-/* At most 2.6 ulp: with t = exp(-2 |x|), which is nothing from 10 on, (1 - t) / (1 + t). With 2^n =
- * a and the mantissa 1 + q of t, 1 - t is (1 - a) - a * q, exact where it is small.
+/* At most 2 ulp: with t = exp(-2 |x|), which is nothing from 10 on, (1 - t) / (1 + t). With 2^n = a
+ * and the mantissa 1 + q of t, 1 - t is (1 - a) - a * q, exact where it is small.
  */
 static inline float onnxc_tanh_float(float x)
 {
@@ -138,8 +138,9 @@ static inline float onnxc_tanh_float(float x)
     const float q = onnxc_exp_rest_float(-2.0f * y, 12583039.0f, &power);
     const float a = onnxc_float_of_bits(power << 23);
     const float difference = (1.0f - a) - a * q;
+    const float sum = (1.0f + a) + a * q;
 
-    return onnxc_signed_float(difference / (2.0f - difference), x);
+    return onnxc_signed_float(difference / sum, x);
 }
 
 /* Constants, defined at the end of the file. */

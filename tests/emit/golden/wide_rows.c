@@ -44,6 +44,8 @@
  * processor has. WIDE_ROWS_NO_DISPATCH leaves what the compiler's own flags (-march) say.
  */
 #undef ONNXC_UNROLL
+#undef ONNXC_ROLLED
+#undef ONNXC_ABREAST
 #undef ONNXC_PREFETCH
 #undef ONNXC_INLINE
 #undef ONNXC_TUNED
@@ -57,6 +59,16 @@
 #define ONNXC_UNROLL
 #define ONNXC_PREFETCH(p, floats) ((void)0)
 #define ONNXC_INLINE inline
+#endif
+#if defined(__clang__)
+#define ONNXC_ROLLED _Pragma("clang loop unroll(disable)") /* lanes then stay in registers */
+#else
+#define ONNXC_ROLLED
+#endif
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__TINYC__)
+#define ONNXC_ABREAST _Pragma("GCC unroll 1") /* a vector of few rows, not a copy for each */
+#else
+#define ONNXC_ABREAST
 #endif
 #define ONNXC_TUNED ONNXC_KERNEL
 #undef ONNXC_ALIGNED
@@ -143,7 +155,12 @@ static inline int onnxc_level(void)
 #define ONNXC_TUNED_AVX2 \
     ONNXC_KERNEL __attribute__((target("avx2,fma")))
 
-/* The functions of a kernel of plain loops, each around the same body. */
+/* The functions of a kernel of plain loops, each around the same body. That short loops over lanes
+ * are unrolled at -O2, too, keeps the lanes in registers.
+ */
+#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("peel-loops")
+#endif
 #undef ONNXC_EACH
 #undef ONNXC_EACH_AVX512
 #undef ONNXC_EACH_AVX2
