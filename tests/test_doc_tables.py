@@ -1,6 +1,6 @@
 """The tables of the documents, and the numbers in them, are those of the code.
 
-`--update-golden` writes the list of operators and the table of functions anew.
+`--update-golden` writes those that are generated anew.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import math
 import re
+import textwrap
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +18,18 @@ import pytest
 from onnxc import cli, op
 from onnxc.dtypes import ELEMENT_TYPES
 from onnxc.expression import Status
+from onnxc.pipeline import PASS_NAMES
 from onnxc.report.operators import table, table_markdown
 from onnxc.resources import runtime_functions
 from onnxc.verify.compare import DEFAULT_TOLERANCES
+from onnxc.verify.deviations import deviations
 
 ROOT: Final = Path(__file__).parents[1]
 README: Final = ROOT / "README.md"
 GUIDE: Final = ROOT / "docs" / "guide.md"
+NUMERICS: Final = ROOT / "docs" / "numerics.md"
+ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
+BENCHMARKS: Final = ROOT / "benchmarks" / "README.md"
 LIST: Final = ROOT / "docs" / "operators.md"
 
 
@@ -36,15 +42,37 @@ def rows(page: Path, heading: str) -> list[list[str]]:
     return [[cell.strip().strip("`") for cell in row] for row in cells]
 
 
-def test_the_list_of_operators(update_golden: bool) -> None:
-    text = LIST.read_text(encoding="utf-8")
-    before, rest = text.split("<!-- operators -->\n")
-    after = rest.partition("<!-- /operators -->")[2]
-    new = f"{before}<!-- operators -->\n{table_markdown()}\n<!-- /operators -->{after}"
+def check_generated(page: Path, mark: str, generated: str, update_golden: bool) -> None:
+    """Asserts that a page has the text between its marks; or puts it there."""
+    text = page.read_text(encoding="utf-8")
+    before, rest = text.split(f"<!-- {mark} -->\n")
+    after = rest.partition(f"<!-- /{mark} -->")[2]
+    new = f"{before}<!-- {mark} -->\n{generated}\n<!-- /{mark} -->{after}"
     if update_golden:
-        LIST.write_text(new, encoding="utf-8")
+        page.write_text(new, encoding="utf-8")
     else:
         assert text == new
+
+
+def test_the_list_of_operators(update_golden: bool) -> None:
+    check_generated(LIST, "operators", table_markdown(), update_golden)
+
+
+def test_the_order_of_passes(update_golden: bool) -> None:
+    line = textwrap.fill(" → ".join((*PASS_NAMES, "emit")), 98, break_on_hyphens=False)
+    check_generated(ARCHITECTURE, "passes", f"`{line}`", update_golden)
+
+
+def test_the_table_of_deviations(update_golden: bool) -> None:
+    settled = {"spec": "ONNX", "choice": "open"}
+    lines = ["| Operator | Engine | What it returns | Settled by |", "|---|---|---|---|"]
+    for known in deviations():
+        names = [known.operator]
+        names += [f"opsets {known.opsets}"] if known.opsets != "*" else []
+        names += [f"`{known.when}`"] if known.when != "-" else []
+        engine = f"{known.engine} {known.seen}"
+        lines.append(f"| {', '.join(names)} | {engine} | {known.what} | {settled[known.right]} |")
+    check_generated(NUMERICS, "deviations", "\n".join(lines), update_golden)
 
 
 def test_the_numbers_of_operators() -> None:
@@ -61,7 +89,7 @@ def test_the_table_of_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime")
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     elementwise = importlib.import_module("elementwise")
-    text = README.read_text(encoding="utf-8")
+    text = BENCHMARKS.read_text(encoding="utf-8")
     (table,) = re.findall(r"<!-- benchmark -->\n((?:.*\n)+?)<!-- /benchmark -->\n", text)
     lines = [line for line in table.splitlines() if line.startswith("|")]
     head, _, *found = ([cell.strip() for cell in line[1:-1].split("|")] for line in lines)
@@ -112,15 +140,9 @@ def table_of_functions() -> str:
 
 
 def test_the_table_of_functions(update_golden: bool) -> None:
-    text = GUIDE.read_text(encoding="utf-8")
-    before, rest = text.split("<!-- functions -->\n")
-    after = rest.partition("<!-- /functions -->")[2]
-    new = f"{before}<!-- functions -->\n{table_of_functions()}\n<!-- /functions -->{after}"
-    assert new.count(" | ") > 60
-    if update_golden:
-        GUIDE.write_text(new, encoding="utf-8")
-    else:
-        assert text == new
+    table = table_of_functions()
+    assert len(table.splitlines()) > 20
+    check_generated(NUMERICS, "functions", table, update_golden)
 
 
 def test_the_table_of_tolerances() -> None:

@@ -59,6 +59,7 @@ NOT_RUN: Final = {
     ".venv/bin/pytest": "would run this test again",
     ".venv/bin/ruff format --check": "`make test` runs it",
 }
+CROSS_TOOLS: Final = ("arm-none-eabi-gcc", "arm-none-eabi-size", "qemu-system-arm")
 NOT_COPIED: Final = (
     ".*_cache",
     ".git",
@@ -263,7 +264,8 @@ def test_what_it_shows_runs(
     found = blocks(document)
     if not found:
         return
-    for name in ("bash", "cc", "make", "nm", "size"):
+    needed = [name for name in CROSS_TOOLS if any(name in block.text for block in found)]
+    for name in ("bash", "cc", "make", "nm", "size", *needed):
         tool(name)
     copy, quotes = Copy(tmp_path / "checkout"), dict[str, str]()
     for block in found:
@@ -346,7 +348,7 @@ def check_possible(command: str) -> None:
             config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
             extras = re.search(r"\[(\w+)\]", requirement)
             assert extras is None or extras[1] in config["project"]["optional-dependencies"]
-        case "python3", ["-m", module, *_]:
+        case "python" | "python3", ["-m", module, *_]:
             assert importlib.util.find_spec(module)
         case "python", [script, *_]:
             text = (ROOT / script).read_text(encoding="utf-8")
