@@ -163,6 +163,13 @@ def test_wrong_option(
 ) -> None:
     assert cli.main([str(equal), "-o", str(equal.parent / "m.c"), *words]) == 2
     assert uncoded(capsys.readouterr().err).startswith(f"error: {message}")
+
+
+def test_several_sizes_in_one_option(equal: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not an unknown dimension, as one size of a wrong name is."""
+    for words, code in (("M=2,N=3", "ONNXC0605"), ("M=2", "ONNXC0603")):
+        assert cli.main(["info", str(equal), "--dim", words]) == 2
+        assert capsys.readouterr().err.startswith(f"error[{code}]: --dim {words}: ")
     assert names(equal.parent) == {"equal.onnx"}
 
 

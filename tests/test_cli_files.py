@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onnxc import output, pipeline
+from onnxc import cli, output, pipeline
 from onnxc.errors import ToolError
 from tests.command_line import CC, COMMAND, EQUAL, names, onnxc, save
 
@@ -84,8 +84,26 @@ def test_license(equal: Path) -> None:
     onnxc("equal.onnx", "--license", "Apache-2.0", cwd=equal.parent)
     assert "SPDX-License-Identifier: " in equal.with_suffix(".c").read_text()
     assert "Apache-2.0" in equal.with_suffix(".c").read_text()
-    done = onnxc("equal.onnx", "--license", "*/ x", cwd=equal.parent, status=2)
-    assert "not an SPDX licence expression, such as Apache-2.0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("(MIT OR Apache-2.0) AND DocumentRef-a:LicenseRef-b", 0),
+        ("GPL-2.0+ WITH Classpath-exception-2.0", 0),
+        ("*/ x", 2),
+        ("my own", 2),
+        ("MIT WITH", 2),
+        ("MIT" + "T" * 200, 2),
+        ("", 2),
+    ],
+)
+def test_the_form_of_a_license(
+    equal: Path, text: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([str(equal), "-o", str(equal.with_suffix(".c")), "--license", text]) == status
+    refused = "not an SPDX licence expression, such as Apache-2.0" in capsys.readouterr().err
+    assert refused == bool(status)
 
 
 def test_quiet_and_verbose(equal: Path) -> None:

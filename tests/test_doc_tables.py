@@ -66,7 +66,8 @@ def test_the_order_of_passes(update_golden: bool) -> None:
 def test_the_table_of_deviations(update_golden: bool) -> None:
     settled = {"spec": "ONNX", "choice": "open"}
     lines = ["| Operator | Engine | What it returns | Settled by |", "|---|---|---|---|"]
-    for known in deviations():
+    compiled = {row["name"] for row in table()}
+    for known in (known for known in deviations() if known.operator in compiled):
         names = [known.operator]
         names += [f"opsets {known.opsets}"] if known.opsets != "*" else []
         names += [f"`{known.when}`"] if known.when != "-" else []

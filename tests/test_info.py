@@ -131,7 +131,8 @@ def test_unsupported(unsupported: str, capsys: pytest.CaptureFixture[str]) -> No
         "  batch      axis 0 of 'x'",
         "  wide side  axis 0 of 'w'",
         "  (unnamed)  axis 1 of 'w'",
-        f"  compile with: onnxc {unsupported} --dim batch=1 --dim 'wide side=1' --dim w:1=1",
+        f"  once what is below is solved: onnxc {unsupported}"
+        " --dim batch=1 --dim 'wide side=1' --dim w:1=1",
         "memory: not known before the model compiles",
         "unsupported operators (6 nodes):",
         "         3 x  Bernoulli-15",
@@ -220,6 +221,43 @@ def test_a_dim_of_two_inputs_is_listed_once(
     ]
 
 
+def test_an_if_that_the_proposed_sizes_settle_is_supported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(
+        """
+        <ir_version: 8, opset_import: ["" : 19]>
+        m (float[N] x) => (float[N] y)
+        {
+            size = Size(x) one = Constant <value_int = 1> () small = Equal(size, one)
+            y = If(small) <
+                then_branch = g () => (float[N] e) { e = Neg(x) },
+                else_branch = h () => (float[N] f) { f = Abs(x) }
+            >
+        }
+        """,
+        tmp_path / "m.onnx",
+    )
+    lines = info(capsys, path).splitlines()
+    assert f"  compile with: onnxc {path} --dim N=1" in lines
+    assert lines[-1] == "unsupported operators: none"
+
+
+def test_outputs_have_the_shapes_that_come_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever name the model gives to a dimension of an output."""
+    path = save(
+        """
+        <ir_version: 8, opset_import: ["" : 19]>
+        m (float[N, 2] x) => (float[other, 2] y) { y = Neg(x) }
+        """,
+        tmp_path / "m.onnx",
+    )
+    assert "  y  float[other, 2]\n" in info(capsys, path)
+    assert "  y  float[3, 2]\n" in info(capsys, path, "--dim", "N=3")
+
+
 def test_dims_close_what_is_open(unsupported: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = json.loads(info(capsys, unsupported, "--json"))["dim_options"]
     closed = json.loads(info(capsys, unsupported, *shlex.split(" ".join(options)), "--json"))
@@ -241,6 +279,7 @@ def test_sequences_and_optionals(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "optional(tensor(float))",
     ]
     assert found["memory"] is None
+    assert "  x  no tensor (seq(tensor(float)))\n" in info(capsys, path)
     assert found["problems"] == [
         {
             "code": "ONNXC0213",

@@ -219,8 +219,8 @@ def test_dims(tmp_path: Path) -> None:
     assert {comparison.shape for comparison in result.comparisons} == {(7,)}
 
 
-def write_c(model: onnx.ModelProto, path: Path, name: str) -> Path:
-    compiled = compile_model(model, name=name)
+def write_c(model: onnx.ModelProto, path: Path, name: str, *, portable_bits: bool = False) -> Path:
+    compiled = compile_model(model, name=name, portable_bits=portable_bits)
     path.write_text(compiled.c_source, encoding="utf-8")
     path.with_suffix(".h").write_text(compiled.header, encoding="utf-8")
     return path
@@ -266,6 +266,25 @@ def test_what_a_caller_does_not_rely_on_may_differ(tmp_path: Path) -> None:
     source.with_suffix(".h").write_text(compiled.header)
     again = {"x1:0": 3, "H": 2}
     assert verify_model(tmp_path / "two.onnx", c_source=source, dims=again).passed
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_a_file_says_whether_its_bits_are_portable(tmp_path: Path, portable: bool) -> None:
+    """Without, the convolution takes a method that needs a larger workspace."""
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 19]>
+        m (float[1, 8, 6, 6] x) => (float[1, 8, 6, 6] y)
+        <float[8, 8, 3, 3] w> { y = Conv <pads = [1, 1, 1, 1]> (x, w) }
+        """
+    )
+    weights = np.linspace(-1, 1, 576, dtype=np.float32).reshape(8, 8, 3, 3)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    headers = [compile_model(model, name="m", portable_bits=p).header for p in (False, True)]
+    assert headers[0] != headers[1]
+    path = write_c(model, tmp_path / "m.c", "m", portable_bits=portable)
+    assert verify_model(model, c_source=path, per_node=True).passed
+    assert verify_model(model, portable_bits=portable).passed
 
 
 def test_a_file_of_another_model(tmp_path: Path) -> None:

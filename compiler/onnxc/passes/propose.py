@@ -94,16 +94,16 @@ def proposed(
     return plain
 
 
-def refused(source: Path | onnx.ModelProto, options: Options) -> bool:
-    """Whether there is a problem with these options, too."""
+def remaining(source: Path | onnx.ModelProto, options: Options) -> tuple[Problem, ...]:
+    """The problems that the model has with these options."""
     try:
         model = load(source)
         bind_dims(model, options.dims)
         fix_inputs(model, options.fix)
         infer(model)
-    except ModelError:
-        return True
-    return False
+    except ModelError as error:
+        return error.problems
+    return ()
 
 
 def _postponed(problem: Problem) -> Problem:

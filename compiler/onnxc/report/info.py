@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,7 +45,9 @@ def gather(
     compiled, problems, added = None, [], None
     if open_dims:
         added = propose.proposed(path, dims, fix or {})
-        unsupported = unsupported if propose.refused(path, given.and_(added)) else []
+        left = propose.remaining(path, given.and_(added))
+        unsupported = unsupported if left else []
+        problems = _told_apart(left)
     else:
         try:
             compiled = pipeline.compile_model(
@@ -58,7 +60,7 @@ def gather(
             )
             unsupported = []
         except ModelError as error:
-            problems = [_problem(p) for p in error.problems if p.kind not in _COUNTED]
+            problems = _told_apart(error.problems)
     graph = model.graph
     return {
         "model": str(path),
@@ -86,13 +88,16 @@ def _value(value: ir.Value) -> dict[str, Any]:
 
 
 def _outputs(graph: ir.Graph, compiled: pipeline.Compiled | None) -> list[dict[str, Any]]:
-    """As the model declares them; "maximum" where the data decides the size within that shape."""
+    """As the model declares them, with the shapes that came out where it compiles.
+
+    "maximum" is said where the data decides the size within that shape.
+    """
     declared = [_value(value) for value in graph.outputs]
     if compiled is None:
         return declared
     pairs = zip(declared, compiled.outputs, strict=True)
     return [
-        value if output.actual is None else value | {"shape": [*output.shape], "maximum": True}
+        value | {"shape": [*output.shape]} | ({"maximum": True} if output.actual else {})
         for value, output in pairs
     ]
 
@@ -109,6 +114,10 @@ def _command(path: Path, options: propose.Options) -> str:
 
 _COUNTED: Final = (Kind.OPERATOR_NOT_SUPPORTED, Kind.UNKNOWN_OPERATOR, Kind.CUSTOM_DOMAIN)
 """Problems that the list of unsupported operators tells of."""
+
+
+def _told_apart(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    return [_problem(problem) for problem in problems if problem.kind not in _COUNTED]
 
 
 def _problem(problem: Problem) -> dict[str, str]:
@@ -151,7 +160,9 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["open_dims"]:
         yield "open dims:"
         yield from columns(_open_dim_cells(found["open_dims"]))
-        yield printable(f"  compile with: {found['command']}")
+        refused = found["unsupported"] or found["problems"]
+        lead = "once what is below is solved" if refused else "compile with"
+        yield printable(f"  {lead}: {found['command']}")
     yield from _memory_lines(found)
     yield from _int8_lines(found)
     yield from _unsupported_lines(found)

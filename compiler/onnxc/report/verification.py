@@ -9,6 +9,8 @@ from onnxc.verify import Comparison, Node, Nodes, Verification
 from onnxc.verify.compare import Difference
 
 ERRORS = ("max abs", "max rel", "of scale", "max ulp", "")
+LONGEST_NAME = 60
+"""Characters of a name in a table; those of some exporters have hundreds."""
 WORDS = {"ok": "ok", "excused": "ok, see below", "not compared": "-", "differs": "DIFFERS"}
 
 
@@ -98,12 +100,20 @@ def _nodes(nodes: Nodes) -> Iterator[str]:
 
 def _node_cells(node: Node) -> list[str]:
     shape = ", ".join(map(str, node.shape))
-    cells = [node.value, f"{node.dtype}[{shape}]", f"{node.function or 'control flow'}"]
+    cells = [_short(node.value), f"{node.dtype}[{shape}]", f"{node.function or 'control flow'}"]
     errors = _errors(node.difference, node.verdict)
     if node.verdict == "excused":
         errors[-1] = f"ok: {node.note.partition(':')[0].partition(';')[0]}"
     cells += [node.reference, *errors]
     return [printable(cell) for cell in cells]
+
+
+def _short(name: str) -> str:
+    """Both ends of a long name, which --json has in full."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    half = (LONGEST_NAME - 3) // 2
+    return f"{name[:half]}...{name[-half:]}"
 
 
 def _verdict(result: Verification) -> str:
