@@ -1,7 +1,6 @@
 """--cc, --cflags, --sanitize, --runner and --guard: the C as a program of its own."""
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,10 +14,6 @@ from onnxc.verify import Build, verify_model
 from tests.memory_models import REAL, TEXTS
 from tests.shared_suite import MODELS, model_shapes, open_sizes
 from tests.toolchains import MACHINES
-
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="mmap and mprotect as Linux has them"
-)
 
 CHAIN = """<ir_version: 8, opset_import: ["" : 17]>
     m (float[5, 8] x, int16[5] k, bool[5] b) => (float[5, 8] y, int16[5] n, bool[5] c) {

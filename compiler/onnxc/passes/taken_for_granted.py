@@ -1,4 +1,4 @@
-"""What ONNX's shape inference takes for granted: where it is not so, it ends the process."""
+"""What ONNX's shape inference takes for granted: else it ends the process, or finds nonsense."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ def _rank(node: ir.Node, position: int) -> int | None:
     return None if value is None or value.shape is None else len(value.shape)
 
 
+def _extent(node: ir.Node, position: int, axis: int) -> int | None:
+    rank = _rank(node, position)
+    if rank is None or not -rank <= axis < rank:
+        return None
+    value = node.inputs[position]
+    assert value is not None
+    assert value.shape is not None
+    extent = value.shape[axis]
+    return extent if isinstance(extent, int) else None
+
+
 def _axis(node: ir.Node) -> None:
     axis, rank = _number(node, "axis"), _rank(node, 0)
     if axis is not None and rank is not None and not -rank <= axis < rank:
@@ -42,6 +53,13 @@ def _split(node: ir.Node) -> None:
         raise RefusalError(
             Kind.SPLIT_SIZES, f"num_outputs is {parts}, and there are {len(node.outputs)} outputs"
         )
+    extent = _extent(node, 0, _number(node, "axis") or 0)
+    if parts and extent is not None:
+        each = -(-extent // parts)
+        sizes = [each] * (parts - 1) + [extent - each * (parts - 1)]
+        if sizes[-1] < 0:
+            fact = f"{sizes} are no {parts} parts of {extent} elements"
+            raise RefusalError(Kind.SPLIT_SIZES, fact, "give a size for each output")
 
 
 def _gather_nd(node: ir.Node) -> None:
