@@ -16,19 +16,20 @@ from onnxc.emit.text import (
     WIDTH,
     buffer_text,
     comment,
-    listing,
+    explained,
+    function_name,
+    listed,
+    named_by_role,
     node_text,
     render,
     render_routine,
-    role_name,
-    signature_text,
     wrapped,
 )
 from onnxc.emit.tuned import kernel_text, operand_buffers, sections
 from onnxc.emit.views import BranchView, Call, Note, RepeatView, Tap, TapView
 from onnxc.emit.weights import ByteSink, Weights, local_names, weights
 from onnxc.expression import Buffer
-from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows, Step, every_step
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows, Step
 from onnxc.names import Names, unique_names
 from onnxc.passes.keep_borders import stores_nothing
 from onnxc.resources import runtime_functions, runtime_text
@@ -44,8 +45,6 @@ MOST_BITS: Final = 16 << 20
 
 Compilers need half a second for each million: those of more are for little-endian targets.
 """
-ORIGINS_SHOWN: Final = 8
-"""In a kernel's comment; the run function names every node."""
 INCLUDES: Final = {
     "string.h": re.compile(r"\bmem(cpy|set|move|cmp)\("),
     "math.h": re.compile(r"\b(isnan|isinf|signbit|INFINITY|NAN|sqrtf?|fmodf?)\b"),
@@ -182,7 +181,7 @@ class _Emission:
 
     def module(self) -> Module:
         program, banner = self.program, self.banner
-        roles = _named_by_role(program)
+        roles = named_by_role(program)
         for buffer in program.offsets:
             self.pointers[buffer] = self.names.add(buffer.name or roles.get(buffer, "part"))
         notes = [Note(comment([f"{node_text(origin)}: {fact}"])) for origin, fact in program.notes]
@@ -363,7 +362,7 @@ class _Emission:
             else kernel_of(step, places, vectors=self.in_variants(step))
         )
         if kernel not in self.functions:
-            function = self.names.add(_function_name(step, self.kernels()))
+            function = self.names.add(function_name(step, self.kernels()))
             self.functions[kernel] = function
             self.texts.append(self.function(step, kernel, function, arguments))
         self.checked |= kernel.checked
@@ -372,21 +371,21 @@ class _Emission:
             self.each = True
             name = f"ONNXC_VARIANT({name})"
         text = f"{name}({', '.join(map(self.pointer, arguments))})"
-        return Call(text, kernel.checked, comment(_listed(step)))
+        return Call(text, kernel.checked, comment(listed(step)))
 
     def call_tuned(self, step: Micro) -> Call:
         """Kernels of the same text for the base are one, in every variant."""
         key = kernel_text(step, "kernel", [], self.target.variants[-1])
         if key not in self.tuned:
-            function = self.names.add(_function_name(step, self.kernels()))
-            self.tuned[key] = (step, function, comment(_explained(step, [])))
+            function = self.names.add(function_name(step, self.kernels()))
+            self.tuned[key] = (step, function, comment(explained(step, [])))
         function = self.tuned[key][1]
         name = f"ONNXC_VARIANT({function})" if self.target.dispatches else function
         pointers = list(map(self.pointer, operand_buffers(step)))
         starts = step.starts or (0,) * len(pointers)
         arguments = [f"{p} + {s}" if s else p for p, s in zip(pointers, starts, strict=True)]
         text = f"{name}({', '.join(arguments)})"
-        return Call(text, checked=False, comment=comment(_listed(step)))
+        return Call(text, checked=False, comment=comment(listed(step)))
 
     def kernels(self) -> int:
         """How many functions there are."""
@@ -411,7 +410,7 @@ class _Emission:
                 "kernels/routine.c.j2",
                 function=function,
                 parameters=parameters,
-                comment=comment(_explained(step, [])),
+                comment=comment(explained(step, [])),
                 checked=checked,
                 body=body,
                 each=each,
@@ -426,7 +425,7 @@ class _Emission:
         self.each |= each
         called = f"ONNXC_VARIANT({function})" if each else function
         call = f"{called}({', '.join(map(self.pointer, buffers))})"
-        return Call(call, checked, comment(_listed(step)))
+        return Call(call, checked, comment(listed(step)))
 
     def function(
         self, step: Loops | Rows, kernel: Kernel, function: str, arguments: Sequence[Buffer]
@@ -446,7 +445,7 @@ class _Emission:
             kernel=kernel,
             function=function,
             parameters=parameters,
-            comment=comment(_explained(step, copy)),
+            comment=comment(explained(step, copy)),
             each=each,
         )
         if each:
@@ -479,17 +478,6 @@ class _Emission:
         return found.place
 
 
-def _named_by_role(program: Program) -> dict[Buffer, str]:
-    """What a kernel says of its part of the work names the buffer that it is the first to write."""
-    names: dict[Buffer, str] = {}
-    for step in every_step(program):
-        inside = step.inside if isinstance(step, Rows) else {}
-        for loops in step.steps if isinstance(step, Rows) else (step,):
-            if isinstance(loops, Loops) and loops.role:
-                names.setdefault(inside.get(loops.out, loops.out), role_name(loops.role))
-    return names
-
-
 def _each(function: str, parameters: str, names: str, *, checked: bool) -> str:
     """The functions of a kernel that there is one of for each variant of the target."""
     kind = "onnxc_status, return" if checked else "void,"
@@ -499,24 +487,3 @@ def _each(function: str, parameters: str, names: str, *, checked: bool) -> str:
 def _declared(parameter: Parameter) -> str:
     const = "" if parameter.written else "const "
     return f"{const}{parameter.c_type} *restrict {parameter.name}"
-
-
-def _function_name(step: Loops | Micro | Rows, number: int) -> str:
-    operators = dict.fromkeys(origin.operator.partition("-")[0] for origin in step.origins)
-    plain = (operator.replace("NaN", "Nan") for operator in operators)
-    words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operator).lower() for operator in plain]
-    return f"{'_'.join(words[:3]) or 'copy'}_{number}"
-
-
-def _explained(step: Loops | Micro | Routine | Rows, otherwise: list[str]) -> list[str]:
-    """The comment above the function of a kernel."""
-    lines = [signature_text(origin) for origin in step.origins[:ORIGINS_SHOWN]]
-    if len(step.origins) > ORIGINS_SHOWN:
-        lines.append(f"and {len(step.origins) - ORIGINS_SHOWN} more nodes")
-    return [*(lines or otherwise), *([f"here: {step.role}"] if step.role else [])]
-
-
-def _listed(loops: Loops | Micro | Routine | Rows) -> list[str]:
-    names = listing(map(node_text, loops.origins))
-    role = f": {loops.role}" if loops.role else ""
-    return [names + role] if names else []

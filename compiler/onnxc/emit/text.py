@@ -9,13 +9,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from onnxc.expression import Buffer
-from onnxc.kernel import Origin, Step
+from onnxc.kernel import Loops, Micro, Origin, Program, Routine, Rows, Step, every_step
 from onnxc.names import comment_text
 from onnxc.resources import environment
 
 if TYPE_CHECKING:
     import jinja2
 
+ORIGINS_SHOWN: Final = 8
+"""In a kernel's comment; the run function names every node."""
 WIDTH: Final = 100
 """Columns that no line but data passes."""
 LONGEST_ROLE: Final = 24
@@ -73,6 +75,40 @@ def buffer_text(buffer: Buffer) -> str:
 def listing(items: Iterable[str]) -> str:
     """Items that `comment` breaks only in between, unless one is too long for a line."""
     return ", ".join(item.replace(" ", "\0") if len(item) < WIDTH - 14 else item for item in items)
+
+
+def function_name(step: Loops | Micro | Rows, number: int) -> str:
+    """From the operators of a step, at most three, and a number."""
+    operators = dict.fromkeys(origin.operator.partition("-")[0] for origin in step.origins)
+    plain = (operator.replace("NaN", "Nan") for operator in operators)
+    words = [re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operator).lower() for operator in plain]
+    return f"{'_'.join(words[:3]) or 'copy'}_{number}"
+
+
+def named_by_role(program: Program) -> dict[Buffer, str]:
+    """What a kernel says of its part of the work names the buffer that it is the first to write."""
+    names: dict[Buffer, str] = {}
+    for step in every_step(program):
+        inside = step.inside if isinstance(step, Rows) else {}
+        for loops in step.steps if isinstance(step, Rows) else (step,):
+            if isinstance(loops, Loops) and loops.role:
+                names.setdefault(inside.get(loops.out, loops.out), role_name(loops.role))
+    return names
+
+
+def explained(step: Loops | Micro | Routine | Rows, otherwise: list[str]) -> list[str]:
+    """The comment above the function of a kernel."""
+    lines = [signature_text(origin) for origin in step.origins[:ORIGINS_SHOWN]]
+    if len(step.origins) > ORIGINS_SHOWN:
+        lines.append(f"and {len(step.origins) - ORIGINS_SHOWN} more nodes")
+    return [*(lines or otherwise), *([f"here: {step.role}"] if step.role else [])]
+
+
+def listed(loops: Loops | Micro | Routine | Rows) -> list[str]:
+    """The nodes of a step and its part of their work, on one line; nothing where it has none."""
+    names = listing(map(node_text, loops.origins))
+    role = f": {loops.role}" if loops.role else ""
+    return [names + role] if names else []
 
 
 def comment(lines: Iterable[str]) -> list[str]:

@@ -17,28 +17,24 @@ from onnxc.diagnostics import Kind
 from onnxc.dtypes import DOUBLE, INT32, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.expression import (
-    Checked,
     Expr,
     Index,
-    Status,
     apply,
     at,
     cast,
     compare,
     fold,
-    guard,
     literal,
     where,
 )
 from onnxc.op import op
+from onnxc.ops.regions import Range, check_shapes, images_of
 from onnxc.tensor import Tensor, compute, dynamic, full, zero
 
 FEWEST: Final = 8
 """Channels that are worth to be moved side by side."""
 NEAR: Final = 8
 """Adaptive samples are over half an element apart: no more than so many are near an element."""
-BLOCK: Final = 8
-"""Elements between comparisons with a run-time end."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,7 @@ def roi_align(
         raise RefusalError(
             Kind.ATTRIBUTE_VALUE, f"{given} are not known", f"give avg or max, and one of {known}"
         )
-    _check_shapes(X, rois, 4)
+    check_shapes(X, rois, 4)
     if batch_indices.shape != rois.shape[:1]:
         raise RefusalError(
             Kind.OPERAND_SHAPE, f"{rois.shape[0]} regions have batch_indices {batch_indices.shape}"
@@ -156,21 +152,13 @@ def roi_align(
         for d, column, bins in ((2, 1, output_height), (3, 0, output_width))
     ]
     values = X.shared("the values sampled")
-    batch = _image(batch_indices.unsqueeze([1]), X.shape[0])
+    batch = images_of(batch_indices.unsqueeze([1]), X.shape[0])
     if sampling_ratio:
         samples = [_Samples.of(line, sampling_ratio, X.dtype) for line in lines]
         return _sampled(values, batch, samples, mode)
     if mode == "avg":
         return _averaged(values, batch, lines)
     return _greatest(values, batch, lines)
-
-
-def _check_shapes(X: Tensor, rois: Tensor, numbers: int) -> None:
-    if X.rank != 4 or rois.rank != 2 or rois.shape[1] != numbers:
-        shapes = f"X has shape {list(X.shape)} and rois {list(rois.shape)}"
-        raise RefusalError(
-            Kind.OPERAND_SHAPE, shapes, f"give images N, C, H, W and regions of {numbers} numbers"
-        )
 
 
 def _line(
@@ -199,18 +187,6 @@ def _line(
         table(extent, f"the extent of a bin along {axis}"),
         count,
     )
-
-
-def _image(indices: Tensor, batch: int) -> Tensor:
-    """int64[rois]: the image of each region, by its first column; reports one that is not there."""
-
-    def element(roi: Index) -> Expr:
-        given = indices[[roi, Index()]]
-        inside = (given >= 0) & (given < batch)
-        whole = where(inside, cast(given, INT64), 0)
-        return Checked(INT64, whole, inside, Status.INDEX_OUT_OF_RANGE)
-
-    return compute(indices.shape[:1], element).stored("the image of each region")
 
 
 @dataclass(frozen=True)
@@ -319,7 +295,7 @@ def _averaged(X: Tensor, batch: Tensor, lines: list[_Line]) -> Tensor:
         for line in lines
     )
     row_ends, column_ends = (
-        _Range.of(shares, lambda share: share > 0) for shares in (rows, columns)
+        Range.of(shares, lambda share: share > 0) for shares in (rows, columns)
     )
     nothing = zero(X.dtype)
 
@@ -350,70 +326,12 @@ def _per_sample(line: _Line) -> Tensor:
     )
 
 
-@dataclass(frozen=True)
-class _Range:
-    """int64[rois][bins]: from which to before which of `length` elements a bin takes."""
-
-    length: int
-    first: Tensor
-    end: Tensor
-
-    @classmethod
-    def of(cls, table: Tensor, taken: Callable[[Expr], Expr]) -> _Range:
-        """The elements of which the entries of [rois][bins][length] are to be taken."""
-        length = table.shape[2]
-
-        def first(roi: Index, number: Index) -> Expr:
-            return fold(
-                "min", [length], lambda n: where(taken(table[[roi, number, n]]), at(n), length)
-            )
-
-        def end(roi: Index, number: Index) -> Expr:
-            return fold(
-                "max", [length], lambda n: where(taken(table[[roi, number, n]]), at(n) + 1, 0)
-            )
-
-        shape = table.shape[:2]
-        return cls(
-            length,
-            compute(shape, first).stored("the first element of each bin"),
-            compute(shape, end).stored("the element after the last of each bin"),
-        )
-
-    def folded(
-        self,
-        operation: str,
-        roi: Index,
-        number: Index,
-        value: Callable[[Index], Expr],
-        nothing: Expr,
-    ) -> Expr:
-        """`value` of each element folded, in blocks: one past the end costs a comparison."""
-        first, end = self.first[[roi, number]], self.end[[roi, number]]
-
-        def block(n: Index) -> Expr:
-            def element(offset: Index) -> Expr:
-                place = first + at(n * BLOCK + offset)
-                return _only_if(place < end, value(dynamic(place)), nothing)
-
-            inner = fold(operation, [BLOCK], element, "contraction")
-            return _only_if(first + at(n * BLOCK) < end, inner, nothing)
-
-        return fold(operation, [-(-self.length // BLOCK)], block, "contraction")
-
-
-def _only_if(condition: Expr, value: Expr, otherwise: Expr) -> Expr:
-    """`value` is computed only where the condition holds."""
-    outside = where(condition, literal(INT32, 0), 1)
-    return guard([(dynamic(outside), 1)], value, otherwise)
-
-
 def _greatest(X: Tensor, batch: Tensor, lines: list[_Line]) -> Tensor:
     """A positive element counts by its greatest weights, a negative one by its least."""
     most = [_extreme(X, line, "max", _hat, -1.0) for line in lines]
     least = [_extreme(X, line, "min", _least_hat(line), 2.0) for line in lines]
     strays = [line.strays().stored("bins with samples outside") for line in lines]
-    ranges = [_Range.of(table, lambda weight: weight >= 0) for table in most]
+    ranges = [Range.of(table, lambda weight: weight >= 0) for table in most]
     none = literal(X.dtype, -math.inf)
 
     def element(roi: Index, c: Index, row: Index, column: Index) -> Expr:
@@ -463,7 +381,7 @@ def max_roi_pool(
     Bin n of m of a region of k elements is floor(n k / m) to ceil((n + 1) k / m). An empty bin is
     0. A region whose numbers are NaN is empty.
     """
-    _check_shapes(X, rois, 5)
+    check_shapes(X, rois, 5)
     if len(pooled_shape) != 2 or min(pooled_shape) < 1:
         raise RefusalError(
             Kind.ATTRIBUTE_VALUE,
@@ -474,9 +392,9 @@ def max_roi_pool(
     if math.prod(shape) == 0 or X.elements == 0:
         return full(shape, zero(X.dtype))
     values = X.shared("the values pooled")
-    batch = _image(rois, X.shape[0])
+    batch = images_of(rois, X.shape[0])
     ranges = [
-        _Range(
+        Range(
             X.shape[d],
             *(
                 _edges(rois, column, X.shape[d], bins, spatial_scale, last=last).stored(
