@@ -66,14 +66,7 @@ class Compiler:
 def build(compiled: Compiled) -> Library:
     """The library of a compiled model, from the cache or built. Raises ToolError."""
     with _cache() as cache, _scratch(cache) as scratch:
-        source = scratch / f"{compiled.name}.c"
-        with source.open("w", encoding="utf-8", newline="\n") as stream:
-            compiled.write_c(stream)
-        source.with_suffix(".h").write_text(compiled.header, encoding="utf-8", newline="\n")
-        if compiled.has_weights_file:
-            with source.with_suffix(".bin").open("wb") as stream:
-                compiled.write_weights(stream)
-        return _build(cache, scratch, source)
+        return _build(cache, scratch, write_sources(compiled, scratch))
 
 
 def build_file(source: Path) -> Library:
@@ -86,6 +79,24 @@ def build_file(source: Path) -> Library:
             raise UsageError(Kind.NO_SUCH_FILE, f"no such file: {path}")
     with _cache() as cache, _scratch(cache) as scratch:
         return _build(cache, scratch, source.absolute())
+
+
+def write_sources(compiled: Compiled, folder: Path) -> Path:
+    """Writes the C file, its header and any file of weights for a compiler; returns the first."""
+    source = folder / f"{compiled.name}.c"
+    with source.open("w", encoding="utf-8", newline="\n") as stream:
+        compiled.write_c(stream)
+    source.with_suffix(".h").write_text(compiled.header, encoding="utf-8", newline="\n")
+    if compiled.has_weights_file:
+        with source.with_suffix(".bin").open("wb") as binary:
+            compiled.write_weights(binary)
+    return source
+
+
+def assembler_flags(source: Path) -> list[str]:
+    """Where .incbin looks for the file of weights beside a C file."""
+    found = source.with_suffix(".bin").is_file()
+    return ["-Xassembler", "-I", "-Xassembler", str(source.parent)] if found else []
 
 
 def cache_directory() -> Path:
@@ -123,9 +134,7 @@ def _compile(cache: Path, scratch: Path, source: Path, compiler: Compiler) -> di
     built = scratch / "library.so"
     header = source.with_suffix(".h")
     command = compiler.command
-    flags = [*compiler.flags, "-o", str(built)]
-    if source.with_suffix(".bin").is_file():  # where .incbin looks
-        flags += ["-Xassembler", "-I", "-Xassembler", str(source.parent)]
+    flags = [*compiler.flags, "-o", str(built), *assembler_flags(source)]
     _run((*command, *flags, str(source), "-lm"), source)
     if not built.is_file():
         raise ToolError(

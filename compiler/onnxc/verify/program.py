@@ -25,6 +25,7 @@ from onnxc.diagnostics import Kind
 from onnxc.dtypes import numpy_dtype
 from onnxc.errors import CrashError, ToolError, UsageError
 from onnxc.expression import Status
+from onnxc.library import assembler_flags, write_sources
 from onnxc.packing import pack_elements, unpack_elements
 from onnxc.resources import environment
 from onnxc.verify.execute import Outcome
@@ -166,18 +167,12 @@ def _built(subject: Subject, build: Build, tapped: TappedC | None, folder: Path)
     compiled = subject.compiled
     c_file = tapped.c_file if tapped else subject.c_file
     if c_file is None:
-        c_file = folder / f"{compiled.name}.c"
-        with c_file.open("w", encoding="utf-8", newline="\n") as stream:
-            compiled.write_c(stream)
-        c_file.with_suffix(".h").write_text(compiled.header, encoding="utf-8", newline="\n")
-        if compiled.has_weights_file:
-            with c_file.with_suffix(".bin").open("wb") as binary:
-                compiled.write_weights(binary)
+        c_file = write_sources(compiled, folder)
     given = compiled.module.weights is not None and compiled.module.weights.given
     (folder / "main.c").write_text(_main(subject, build, tapped, c_file, given), encoding="utf-8")
     include = ["-I", str(c_file.parent)]
-    if c_file.with_suffix(".bin").is_file() and not given:  # where .incbin looks
-        include += ["-Xassembler", "-I", "-Xassembler", str(c_file.parent)]
+    if not given:
+        include += assembler_flags(c_file)
     files = [str(folder / "main.c"), str(c_file)]
     _compile([*build.command(), *include, "-o", str(folder / "program"), *files, "-lm"])
     return _Program(subject, build, tapped, folder, c_file.with_suffix(".bin") if given else None)
