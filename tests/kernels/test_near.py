@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
@@ -114,3 +115,15 @@ def test_integers_are_divided_exactly(
     given["y"][-1] = 0
     with pytest.raises(RunError, match="DIVISION_BY_ZERO"):
         runner.run(given)
+
+
+def test_a_loop_that_would_count_past_int32_has_no_blocks() -> None:
+    """2^31 - 256 points: after the last block their number would not fit."""
+
+    def source(points: int) -> str:
+        text = f"""<ir_version: 10, opset_import: ["" : 21]>
+            g (float[{points}] x) => (float[{points}] y) {{ y = Sin(x) }}"""
+        return compile_model(onnx.parser.parse_model(text)).c_source
+
+    assert "i_first += 256" in source(2**31 - 1 - 256)
+    assert "i_first += 256" not in source(2**31 - 256)

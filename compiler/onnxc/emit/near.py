@@ -19,6 +19,8 @@ BLOCK: Final = 256
 """Points that stay in the first cache while they are tested and computed."""
 FEWEST: Final = 16
 """Points that are worth a test."""
+MOST: Final = 2**31 - 1 - BLOCK
+"""Points up to which an int32_t may count them, and the block after the last."""
 
 
 def divide_function(node: Apply) -> str:
@@ -47,7 +49,9 @@ def near_function(node: Apply) -> str:
 def tested(loops: Loops) -> list[Apply]:
     """What a kernel tests in each block of its innermost axis; nothing where it has no blocks."""
     nodes = list(walk(*loops.roots()))
-    if not loops.axes or static(loops.axes[-1].extent) < FEWEST or loops.accumulate:
+    if not loops.axes or loops.accumulate:
+        return []
+    if not FEWEST <= static(loops.axes[-1].extent) <= MOST:
         return []
     if loops.partial or any(isinstance(node, Fold | Guard | Checked) for node in nodes):
         return []
