@@ -219,7 +219,7 @@ def compile_model(
         version=onnxc.__version__,
         source=comment_text(source.name) if isinstance(source, Path) else "a model in memory",
         license=license,
-        options=comment_text(" ".join(options)) or "none",
+        options=" ".join(map(comment_text, options)) or "none",
     )
     return replace(emit_program(program, banner, weights), fixed=fixed)
 

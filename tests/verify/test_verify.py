@@ -287,6 +287,25 @@ def test_a_file_says_whether_its_bits_are_portable(tmp_path: Path, portable: boo
     assert verify_model(model, portable_bits=portable).passed
 
 
+def test_a_banner_of_many_options_has_several_lines(tmp_path: Path) -> None:
+    from onnxc.verify.source import _options_of
+
+    model = node_model("Equal", BY_NAME["float"], BY_NAME["bool"], ["height", "width"], ["width"])
+    dims = {"height": 2, "width": 3}
+    compiled = compile_model(
+        model, dims=dims, target="cortex-m4", optimize="size", portable_bits=True, name="m"
+    )
+    assert max(map(len, compiled.header.splitlines())) < 100
+    assert _options_of(compiled.header) == {
+        "target": "cortex-m4",
+        "optimize": "size",
+        "portable_bits": True,
+    }
+    (tmp_path / "m.c").write_text(compiled.c_source, encoding="utf-8")
+    (tmp_path / "m.h").write_text(compiled.header, encoding="utf-8")
+    assert verify_model(model, c_source=tmp_path / "m.c", dims=dims).passed
+
+
 def test_a_file_of_another_model(tmp_path: Path) -> None:
     path = write_c(identity("float", 3), tmp_path / "mine.c", "mine")
     with pytest.raises(UsageError, match=r"(?s)not made from this model.*header has.*expected"):

@@ -113,8 +113,8 @@ def _read_header(c_file: Path) -> str:
 
 def _options_of(header: str) -> dict[str, Any]:
     """What the banner says of the options that made it."""
-    line = re.search(r"\bOptions: (.*)\.$", header, re.MULTILINE)
-    words = line[1].split() if line else []
+    told = re.search(r"\bOptions: (.*?)\.\n \*\n", header, re.DOTALL)
+    words = told[1].replace("\n * ", " ").split() if told else []
     found: dict[str, Any] = {OPTIONS[a]: b for a, b in pairwise(words) if a in OPTIONS}
     return found | {"portable_bits": "--portable-bits" in words}
 
