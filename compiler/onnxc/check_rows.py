@@ -14,8 +14,10 @@ def rows_faults(step: Rows) -> Iterator[str]:
     rows = static(step.axis.extent)
     if any(kernel.axes[:1] != (step.axis,) for kernel in step.steps):
         yield "a kernel does not begin with the loop over rows"
-    if sum(any(isinstance(n, Checked) for n in walk(*k.roots())) for k in step.steps) > 1:
-        yield "several kernels report a status"
+    checks = (node for k in step.steps for node in walk(*k.roots()) if isinstance(node, Checked))
+    reporting = sum(any(isinstance(n, Checked) for n in walk(*k.roots())) for k in step.steps)
+    if reporting > 1 and len({node.code for node in checks}) > 1:
+        yield "several kernels report a status, not all the same"
     places = [_places(kernel) for kernel in step.steps]
     for buffer in dict.fromkeys(kernel.out for kernel in step.steps):
         users = [found[buffer] for found in places if buffer in found]

@@ -296,11 +296,60 @@ def test_the_status_of_one_kernel() -> None:
     assert evaluated(found, {X: x})[0] == Status.VALUE_OUT_OF_RANGE
 
 
+def reporting_twice(first: Status, last: Status) -> Program:
+    """The mean of each row, and each element less it: with a status of its own each."""
+    mean = narrow("mean")
+    return program(
+        total(mean, lambda i, j: reporting(first, load(X, [i, j])) / LENGTH),
+        each(Y, lambda i, j: reporting(last, load(X, [i, j]) - load(mean, [i]))),
+    )
+
+
 def test_the_status_of_two_kernels_is_that_of_the_first() -> None:
-    between = wide("between")
-    first = each(between, lambda i, j: reporting(Status.SHAPE_MISMATCH, load(X, [i, j])))
-    last = each(Y, lambda i, j: reporting(Status.DIVISION_BY_ZERO, load(between, [i, j]) + 1))
-    assert fused(program(first, last)) == [1, 1]
+    assert fused(reporting_twice(Status.SHAPE_MISMATCH, Status.DIVISION_BY_ZERO)) == [1, 1]
+
+
+def test_the_same_status_of_two_kernels_may_come_from_either() -> None:
+    found = reporting_twice(Status.DIVISION_BY_ZERO, Status.DIVISION_BY_ZERO)
+    assert fused(found) == [2]
+    x = np.zeros((ROWS, LENGTH), np.float32)
+    x[4, 7] = 2e3
+    check_in_c(found, {X: x})
+    assert evaluated(found, {X: x})[0] == Status.DIVISION_BY_ZERO
+
+
+IMAGES, CHANNELS = 2, 3
+
+
+def scaled_by_channel(scale: Buffer) -> Program:
+    """Of two images of three channels: each element less the mean of its row, times a scale."""
+    shape = (IMAGES, CHANNELS, LENGTH)
+    x, y = (buffer(name, kind, FLOAT, *shape) for name, kind in (("x", "input"), ("y", "output")))
+    mean = buffer("mean", "workspace", FLOAT, IMAGES, CHANNELS)
+    image, channel, place, inner = Axis(IMAGES), Axis(CHANNELS), Axis(LENGTH), Axis(LENGTH)
+    row = [along(image), along(channel)]
+    added = Fold(FLOAT, "sum", (inner,), load(x, [*row, along(inner)]))
+    centre = load(x, [*row, along(place)]) - load(mean, row)
+    factor = load(scale, [along(channel)])
+    sums = Loops(mean, tuple(row), (image, channel), added)
+    last = Loops(y, (*row, along(place)), (image, channel, place), centre * factor)
+    given_scale = () if scale.data is not None else (scale,)
+    return Program((x, *given_scale), (y,), (sums, last), target=TARGETS["aarch64"])
+
+
+def test_a_constant_of_each_channel_is_laid_out_for_each_image() -> None:
+    values = np.arange(1, CHANNELS + 1, dtype=np.float32)
+    found = scaled_by_channel(Buffer("scale", (CHANNELS,), FLOAT, "constant", values))
+    assert fused(found) == [2]
+    (rows,) = fuse_rows(merge_axes(found)).steps
+    (constant,) = (b for b in rows.reads() if b.data is not None)
+    assert constant.data is not None
+    assert constant.data.tolist() == [[1, 2, 3], [1, 2, 3]]
+    same_in_c(found)
+
+
+def test_a_scale_of_run_time_keeps_its_loops() -> None:
+    assert fused(scaled_by_channel(buffer("scale", "input", FLOAT, CHANNELS))) == [1, 1]
 
 
 def test_variables_of_integers_keep_their_range() -> None:

@@ -147,17 +147,21 @@ class Plan:
         if weights is None:
             place = _walk(self.elements)
             return compute(shape, lambda *i: source[[*i[:d], place(i[d]), *i[d + 1 :]]])
-        values, table = source.shared(f"the values before axis {d} is resampled"), weights
+        values = source.shared(f"the values before axis {d} is resampled")
+        taps = weights.shape[1]
+        few = taps <= UNROLLED
+        places, factors = (
+            map(_by_taps, (self.elements, weights)) if few else (self.elements, weights)
+        )
 
         def element(*indices: Index) -> Expr:
             def term(tap: Index) -> Expr:
-                place = dynamic(self.elements[[indices[d], tap]])
-                weight = table[[indices[d], tap]]
+                entry = [tap, indices[d]] if few else [indices[d], tap]
+                place, weight = dynamic(places[entry]), factors[entry]
                 product = values[[*indices[:d], place, *indices[d + 1 :]]] * weight
                 return where(compare("equal", weight, 0), 0, product) if self.skips else product
 
-            taps = weights.shape[1]
-            if taps > UNROLLED:
+            if not few:
                 return fold("sum", (taps,), term, "contraction")
             total = term(Index(0))
             for tap in range(1, taps):
@@ -165,6 +169,14 @@ class Plan:
             return total
 
         return compute(shape, element)
+
+
+def _by_taps(table: Tensor) -> Tensor:
+    """[taps][out] of [out][taps], so that neighbouring outputs read neighbouring entries."""
+    known = constant_value(table)
+    if known is not None:
+        return constant(np.ascontiguousarray(known.T), table.dtype)
+    return compute(table.shape[::-1], lambda tap, i: table[[i, tap]])
 
 
 def _walk(elements: Tensor) -> Any:

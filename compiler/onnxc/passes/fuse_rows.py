@@ -7,22 +7,39 @@ of memory.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from onnxc.expression import Axis, Buffer, Checked, Fold, Index, Load, along, static
+from onnxc.expression import (
+    Axis,
+    Buffer,
+    Checked,
+    Expr,
+    Fold,
+    Index,
+    Load,
+    Status,
+    along,
+    load,
+    static,
+)
 from onnxc.kernel import Loops, Program, Rows, Step
 from onnxc.passes.liveness import Span, Uses, bytes_live, lifetimes, taken_over
+from onnxc.passes.merge_axes import merged
 from onnxc.summation import runs_across
-from onnxc.traversal import move_all, substitute, walk
+from onnxc.traversal import axes_read, move_all, replace_loads, substitute, walk
+from onnxc.tuned.walks import gathered
 
 SHORTEST: Final = 16
 SHORTEST_IN_VECTORS: Final = 64
 """Elements; shorter rows are better computed many at once, most of all in vectors."""
 MOST: Final = 16
 """Kernels in one function."""
+LAID_OUT: Final = 4096
+"""Elements of a constant that may be laid out anew."""
 NEAR: Final = 24 * 1024
 """Bytes that stay in the first level of the cache."""
 TURNS: Final = (4, 2)
@@ -123,14 +140,15 @@ class _Run:
     def is_sound(self) -> bool:
         """Whether no row needs what is another's of all that a kernel stores and others use.
 
-        And whether no status could come before that of an earlier kernel.
+        And whether no other status could come before that of an earlier kernel.
         """
         for buffer in dict.fromkeys(kernel.out for kernel in self.kernels):
             used = [places[buffer] for places in self.places if buffer in places]
             indices = (index for found in used for index in found)
             if len(used) > 1 and not all(self._in_row(buffer, index) for index in indices):
                 return False
-        return sum(map(_reports, self.kernels)) <= 1
+        reported = list(filter(None, map(_reported, self.kernels)))
+        return len(reported) <= 1 or len(set.union(*reported)) == 1
 
     def _in_row(self, buffer: Buffer, index: Index) -> bool:
         size, rest = divmod(buffer.elements, static(self.axis.extent))
@@ -177,8 +195,10 @@ def _run(kernels: Sequence[Loops], rows: int) -> _Run | None:
 
 def _by_rows(kernel: Loops, axis: Axis) -> Loops | None:
     """The kernel with `axis` as its first; None where it has no such, or gains by many rows."""
+    rows = static(axis.extent)
+    kernel = _with_one_loop_of(kernel, rows)
     first, *others = kernel.axes
-    rows, extent = static(axis.extent), static(first.extent)
+    extent = static(first.extent)
     place, inner = along(axis), tuple(others)
     if extent != rows:
         if not _is_flat(kernel) or extent % rows:
@@ -195,6 +215,28 @@ def _by_rows(kernel: Loops, axis: Axis) -> Loops | None:
     # Sums must run the same way without the outer loop, and what is read be near in each row.
     same = runs_across(replace(part, axes=inner)) == runs_across(kernel)
     return part if same and not _reads_columns(part) else None
+
+
+def _with_one_loop_of(kernel: Loops, rows: int) -> Loops:
+    """The kernel with its first loops as one of `rows`, where only small constants are in the way.
+
+    Such as a scale of channels in a batch of several: it is laid out once for each image.
+    """
+    extents = [static(axis.extent) for axis in kernel.axes]
+    count = next((n for n in range(2, len(extents)) if math.prod(extents[:n]) == rows), 0)
+    if not count or rows > LAID_OUT:
+        return kernel
+    first, rest = kernel.axes[:count], {*kernel.axes[count:]}
+    anew: dict[Load, Expr] = {}
+    for node in walk(kernel.value):
+        if isinstance(node, Load) and node.buffer.data is not None and not node.flat.dynamic:
+            moved = axes_read(node)
+            if moved and not moved & rest and moved < {*first}:
+                values = gathered(node, first)
+                place = Buffer(node.buffer.name, values.shape, node.dtype, "constant", values)
+                anew[node] = load(place, (place.flat(tuple(map(along, first))),))
+    joined = merged(replace(kernel, value=replace_loads(kernel.value, anew))) if anew else kernel
+    return joined if static(joined.axes[0].extent) == rows else kernel
 
 
 def _is_flat(kernel: Loops) -> bool:
@@ -230,5 +272,5 @@ def _places(kernel: Loops) -> _Places:
     return found
 
 
-def _reports(kernel: Loops) -> bool:
-    return any(isinstance(node, Checked) for node in walk(*kernel.roots()))
+def _reported(kernel: Loops) -> set[Status]:
+    return {node.code for node in walk(*kernel.roots()) if isinstance(node, Checked)}
