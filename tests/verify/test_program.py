@@ -159,7 +159,13 @@ def test_the_stated_workspace_of_real_models_is_enough(
         (Build(cc="no-such-compiler"), ToolError, "cannot be started"),
         (Build(cflags="-no-such-flag"), ToolError, "the C compiler failed"),
         (Build(runner="no-such-runner"), ToolError, "'no-such-runner' cannot be started"),
-        (Build(runner="false"), CrashError, "ended with status 1"),
+        (
+            Build(runner="false"),
+            ToolError,
+            "'false' ended with status 1 and did not run",
+        ),
+        (Build(runner="true"), ToolError, "'true' ended with status 0 and did not run the program"),
+        (Build(runner="""sh -c '"$@"; exit 1' -"""), CrashError, "the program ended with status 1"),
         (Build(cc="'gcc"), UsageError, "No closing quotation"),
     ],
 )

@@ -117,7 +117,7 @@ class _Program:
         outputs.unlink(missing_ok=True)
         words = [self.folder / "program", inputs, outputs]
         words += [self.weights] if self.weights else []
-        self._run([*_words("--runner", self.build.runner), *map(str, words)], case)
+        self._run([*_words("--runner", self.build.runner), *map(str, words)], case, outputs)
         reader = _Reader(outputs.read_bytes())
         runs = [self._read(reader) for _ in range(2 if self.build.guard else 1)]
         if not all(_same(runs[0], other) for other in runs[1:]):
@@ -125,7 +125,8 @@ class _Program:
             raise CrashError(Kind.CRASH, f"on {case.label} inputs, the result {fact}")
         return runs[0]
 
-    def _run(self, command: Sequence[str], case: Case) -> None:
+    def _run(self, command: Sequence[str], case: Case, outputs: Path) -> None:
+        """Runs the program, whose main begins with opening the file of outputs."""
         try:
             ended = subprocess.run(
                 command,
@@ -137,10 +138,13 @@ class _Program:
         except OSError as error:
             fact = f"'{command[0]}' cannot be started: {error.strerror}"
             raise ToolError(Kind.COMPILER_OPTIONS, fact) from None
-        if ended.returncode:
-            code = ended.returncode
-            how = signal.Signals(-code).name if code < 0 else f"status {code}"
-            said = ended.stderr.decode("utf-8", "replace").strip().splitlines()[:MESSAGE_LINES]
+        code = ended.returncode
+        how = signal.Signals(-code).name if code < 0 else f"status {code}"
+        said = ended.stderr.decode("utf-8", "replace").strip().splitlines()[:MESSAGE_LINES]
+        if not outputs.exists():
+            fact = f"'{command[0]}' ended with {how} and did not run the program; see --runner"
+            raise ToolError(Kind.COMPILER_OPTIONS, fact, said="\n".join(said))
+        if code:
             guard = ", between guard pages" if self.build.guard else ""
             fact = f"the program ended with {how} on {case.label} inputs{guard}"
             raise CrashError(Kind.CRASH, fact, said="\n".join(said))
