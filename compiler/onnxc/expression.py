@@ -380,10 +380,15 @@ def _folded(operation: str, types: Types, constants: list[Const]) -> Const:
 def cast(value: Expr, dtype: ElementType, operation: str = "cast") -> Expr:
     """The value in another type, by the rules of Cast; there and back is the value itself.
 
-    A wider integer type in between makes no difference.
+    A wider integer type in between makes no difference, nor a type of 16 bits that holds the value
+    for certain.
     """
     if value.dtype is dtype:
         return value
+    if isinstance(value, Apply) and value.operation == "cast" and value.dtype.kind == "half":
+        (inner,) = value.args
+        if inner.dtype is dtype and dtype.kind == "float" and _holds(value.dtype, inner):
+            return inner
     if isinstance(value, Apply) and value.operation == "cast" and _widens(value):
         return cast(value.args[0], dtype, operation)
     if isinstance(value, Apply) and value.operation == "cast" and value.dtype.kind == "float":
@@ -395,6 +400,33 @@ def cast(value: Expr, dtype: ElementType, operation: str = "cast") -> Expr:
         ):
             return inner
     return apply(operation, value, dtype=dtype)
+
+
+_PICKS: Final = ("max", "min", "where", "abs", "neg")
+"""Operations whose result is that of an operand, but for its sign."""
+
+
+def _holds(half: ElementType, value: Expr) -> bool:
+    """Whether a float is one of a type of 16 bits, read as such or picked from such."""
+    stack, done = [value], set[Expr]()
+    while stack:
+        node = stack.pop()
+        if node in done:
+            continue
+        done.add(node)
+        if isinstance(node, Const):
+            number = np.frombuffer(node.raw, numpy_dtype(node.dtype))
+            with np.errstate(over="ignore"):
+                rounded = number.astype(numpy_dtype(half)).astype(number.dtype)
+            if rounded.tobytes() != number.tobytes():
+                return False
+        elif isinstance(node, Apply) and node.operation in _PICKS:
+            stack += node.args[1:] if node.operation == "where" else node.args
+        else:
+            read = isinstance(node, Apply) and node.operation == "cast"
+            if not read or node.operands()[0].dtype is not half:
+                return False
+    return True
 
 
 def _widens(cast_value: Apply) -> bool:

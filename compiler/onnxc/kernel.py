@@ -22,11 +22,14 @@ class Origin:
     """The ONNX node that something came from: "Equal-19", its name, "x float[2] -> y bool[2]".
 
     A node without a name goes by that of its first output.
+
+    number  that of passes/provenance.py: where it, or what it took the place of, was in the model
     """
 
     operator: str
     name: str
     signature: str
+    number: int = -1
 
     def __str__(self) -> str:
         return f"{self.operator} '{self.name}': {self.signature}"
@@ -245,11 +248,13 @@ class Placed:
     shape   of the value
     order   its dimensions from the outermost to the innermost, as the buffer has them
     begin   how much padding the buffer has before each of them
+    whole   the shape of the value, where dimensions of it that are neighbours are one in `shape`
     """
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
     begin: tuple[int, ...]
+    whole: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,6 +269,8 @@ class Program:
     target     whom the tuned kernels are for; without one there are none
     placed     the buffers that hold a value in another layout, set by layout
     held       the name and shape of the value that a buffer without a name holds in the end
+    views      ONNX nodes whose results are the memory of an operand, under another name or shape
+    known      ONNX nodes whose results are known at compile time
     """
 
     inputs: tuple[Buffer, ...] = ()
@@ -276,6 +283,8 @@ class Program:
     target: Target | None = None
     placed: Mapping[Buffer, Placed] = field(default_factory=dict)
     held: Mapping[Buffer, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    views: frozenset[Origin] = frozenset()
+    known: frozenset[Origin] = frozenset()
 
     @property
     def written(self) -> tuple[Buffer, ...]:

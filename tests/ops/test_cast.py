@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
+from onnxc import expression
 from onnxc.compiled import CompiledModel
 from onnxc.dtypes import BY_NAME, ElementType, numpy_dtype
+from onnxc.expression import Index, apply, compare, literal, load
 from onnxc.pipeline import compile_model
+from tests.kernels.programs import buffer
 from tests.models import Array, Batch, assert_same, declared, model, refusal, run
 from tests.ops.run_time import assert_refused, one_node
 from tests.runtime.exact_conversion import cast, decoded, wrapped
@@ -207,6 +210,22 @@ def test_one_half_type_through_the_other() -> None:
     x = np.array([1.001, 300.5, 1e-7, 60000.0], np.float16)
     wanted = x.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float32).astype(np.float16)
     assert chain(x, "bfloat16", "float16").tobytes() == wanted.tobytes()
+
+
+def test_a_half_that_was_picked_needs_no_rounding() -> None:
+    """Of numbers that the type holds, the greater is one of it; a sum is rounded."""
+    a, b = (load(buffer(name, "input", FLOAT16, 4), [Index()]) for name in "ab")
+    wide = [expression.cast(x, FLOAT) for x in (a, b)]
+    for picked in (
+        apply("max", *wide),
+        apply("min", apply("neg", wide[0]), literal(FLOAT, 0.5)),
+        apply("where", compare("less", *wide), *wide),
+    ):
+        assert expression.cast(expression.cast(picked, FLOAT16), FLOAT) is picked
+    for rounded in (wide[0] + wide[1], apply("max", wide[0], literal(FLOAT, 0.1))):
+        assert expression.cast(expression.cast(rounded, FLOAT16), FLOAT) is not rounded
+    other = expression.cast(apply("max", *wide), BY_NAME["bfloat16"])
+    assert expression.cast(other, FLOAT) is not apply("max", *wide)
 
 
 @pytest.mark.parametrize("plain", [False, True])

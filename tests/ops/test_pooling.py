@@ -10,10 +10,16 @@ from typing import Any, Literal
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import helper
 
+from onnxc.compiled import CompiledModel
 from onnxc.dtypes import numpy_dtype
+from onnxc.expression import Fold
+from onnxc.kernel import Loops
 from onnxc.ops.window import sliding_windows
-from tests.models import Array
+from onnxc.pipeline import compile_model
+from onnxc.traversal import walk
+from tests.models import Array, float_network
 from tests.ops.node_batch import NodeBatch
 from tests.ops.run_time import allowed_types, assert_refused, assert_status, one_node
 
@@ -303,3 +309,20 @@ def test_a_norm_has_an_order(operator: str, p: int) -> None:
     more = {"kernel_shape": [2]} if operator == "LpPool" else {}
     batch = one_node(operator, [x], np.ones((1, 1, 1), np.float32), p=p, **more)
     assert_refused(f"p is {p}", batch)
+
+
+def test_a_pool_of_a_pool_folds_no_folds() -> None:
+    """The maxima are stored, so that both pools find vectors."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["m"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["m"], ["y"]),
+    ]
+    source = float_network(nodes, {"x": (1, 16, 6, 6)}, (1, 16, 1, 1), {})
+    steps = [step for step in compile_model(source).program.steps if isinstance(step, Loops)]
+    folds = [[n for n in walk(step.value) if isinstance(n, Fold)] for step in steps]
+    assert [[fold.operation for fold in found] for found in folds] == [["max"], ["sum"]]
+    x = np.random.default_rng(0).standard_normal((1, 16, 6, 6)).astype(np.float32)
+    maxima = x.reshape(16, 3, 2, 3, 2).max((2, 4))
+    wanted = maxima.reshape(16, 9).mean(1, dtype=np.float64).reshape(1, 16, 1, 1)
+    (found,) = CompiledModel(compile_model(source)).run({"x": x}).values()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -9,7 +9,10 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from onnxc.pipeline import evaluate_model
+from onnxc.expression import Fold
+from onnxc.kernel import Loops, Micro
+from onnxc.pipeline import compile_model, evaluate_model
+from onnxc.traversal import walk
 from tests.models import refusal
 from tests.ops.node_batch import NodeBatch
 from tests.ops.run_time import assert_status, one_node
@@ -42,6 +45,18 @@ def test_dft_of_every_kind_of_length(length: int) -> None:
         "DFT", inputs, back[..., None].astype(np.float32), constants={1}, onesided=1, inverse=1
     )
     batch.check_within(4, 4e-6 * np.sqrt(length))
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_dft_sums_in_tuned_kernels(real: bool) -> None:
+    """Of 400 = 16 x 5 x 5 points: no plain loop sums products."""
+    x = DRAW((4, 400, 1 if real else 2)).astype(np.float32)
+    z = x[..., 0] + (0j if real else 1j * x[..., 1].astype(np.float64))
+    program = compile_model(one_node("DFT", [x], parts(np.fft.fft(z))).model()).program
+    kernels = [step.name for step in program.steps if isinstance(step, Micro)]
+    assert kernels.count("contraction") == (4 if real else 3)
+    loops = [step for step in program.steps if isinstance(step, Loops)]
+    assert not [n for step in loops for n in walk(step.value) if isinstance(n, Fold)]
 
 
 def test_dft_along_every_axis_cut_and_filled_up() -> None:

@@ -17,6 +17,7 @@ from onnxc.ops.window import (
     sliding_windows,
     split_padding,
     tap_indices,
+    without_padded_taps,
 )
 
 
@@ -141,3 +142,29 @@ def test_windows_cover_what_fits(
         starts += [starts[-1] + stride] if starts[-1] + reach < padded else []
         starts = [start for start in starts if start < extent + begin]
     assert window.output == len(starts)
+
+
+@pytest.mark.parametrize(
+    ("window", "first", "kernel", "begin"),
+    [
+        (one(1, 3, pads=(1, 1)), 1, 1, 0),
+        (one(2, 5, pads=(2, 2)), 1, 3, 1),
+        (one(1, 3, pads=(1, 2)), 0, 2, 1),
+        (one(4, 3, pads=(6, 6), dilations=6), 1, 1, 0),
+        (one(9, 3, pads=(1, 1)), 0, 3, 1),
+        (one(1, 1, pads=(0, 2), strides=2), 0, 1, 0),
+    ],
+)
+def test_taps_that_meet_padding_alone(window: Window, first: int, kernel: int, begin: int) -> None:
+    ((kept,), skipped) = without_padded_taps([window])
+    assert (skipped, kept.kernel, kept.begin, kept.output) == (
+        (first,),
+        kernel,
+        begin,
+        window.output,
+    )
+
+
+def test_windows_of_padding_alone_stay() -> None:
+    window = one(1, 2, pads=(4, 0), strides=9)
+    assert without_padded_taps([window]) == ((window,), (0,))

@@ -14,6 +14,7 @@ from onnxc.passes.bind import (
     bind_dims,
     open_dims,
     open_dims_problem,
+    options,
 )
 from onnxc.passes.load import load
 from tests.malformed import parse
@@ -129,6 +130,20 @@ def test_every_wrong_key_is_told(model: ir.Model) -> None:
         f"--dim input:0:x=1: the model has no such dimension; did you mean 'input:0:1'? Its {dims}",
         "--dim M=-1: a size must be an integer of 0 or more",
     ]
+
+
+def test_an_axis_may_be_any_number(model: ir.Model) -> None:
+    """More digits than Python reads at once."""
+    for digits in ("3", "4294967296", "9" * 5000):
+        key = f"x:{digits}"
+        assert refusal(model, **{key: 1}) == [f"--dim {key}=1: input 'x' has rank 3"]
+
+
+def test_options_are_words_of_a_shell_on_one_line() -> None:
+    assert options({"N": 1, "a b": 2}) == "--dim N=1 --dim 'a b=2'"
+    assert options({"a\nb": 1}) == r"--dim $'a\012b=1'"
+    assert options({"é\x1b'\\": 1}) == r"--dim $'\303\251\033\047\134=1'"
+    assert options({}) == ""
 
 
 def test_several_sizes_in_one_option(model: ir.Model) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from onnxc.dtypes import BY_NAME
-from onnxc.expression import Buffer
+from onnxc.expression import Axis, Buffer, Expr, Fold, Index, along, guard, literal
 from onnxc.op import load_operators
 from onnxc.passes.fold_cost import points
-from onnxc.tensor import Tensor, constant, of_buffer
+from onnxc.tensor import Tensor, compute, constant, of_buffer
 
 FLOAT = BY_NAME["float"]
 
@@ -40,3 +40,15 @@ def test_a_fold_takes_a_point_a_term() -> None:
     product = load_operators()["", "MatMul"].function(known(2, 3), known(3, 4))
     assert isinstance(product, Tensor)
     assert points(product) == 8 + 24
+
+
+def test_what_is_under_a_condition_counts_with_what_it_folds() -> None:
+    """y[i] = i < 3 ? sum over j of x[j] : 0, of 5 elements: each point of both."""
+    terms = Axis(4)
+    source = known(4)
+
+    def element(i: Index) -> Expr:
+        total = Fold(FLOAT, "sum", (terms,), source[[along(terms)]])
+        return guard([(i, 3)], total, literal(FLOAT, 0))
+
+    assert points(compute((5,), element)) == 5 + 5 + 5 * 4

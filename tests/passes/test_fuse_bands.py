@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from onnxc.compiled import CompiledModel
 from onnxc.kernel import Micro, Program
 from onnxc.passes import fuse_bands
 from onnxc.pipeline import Compiled, compile_model, evaluate_model
-from onnxc.tuned.bands import bands_of
+from onnxc.tuned.bands import Bands, Link, Part, bands_of
 from tests.kernels.variants import BUILDS, Build, require
 from tests.models import declared, model, stored
 
@@ -164,6 +165,22 @@ def test_every_register_file_has_bands(build: Build, always: pytest.MonkeyPatch)
     banded = CompiledModel(compile_model(network.model(), name="p"))
     inputs = given(network)
     np.testing.assert_array_equal(banded.run(inputs)["y"], whole.run(inputs)["y"])
+
+
+def test_bands_of_a_part_of_a_chain(always: pytest.MonkeyPatch) -> None:
+    """Two kernels each: the zeros around what is stored between the pairs stay where they are."""
+
+    def pairs(parts: Sequence[Part], links: Sequence[Link]) -> Bands | None:
+        return bands_of(parts, links, 3) if len(parts) == 2 else None
+
+    (network,) = (case.values[0] for case in NETWORKS if case.id == "windows after windows")
+    assert isinstance(network, Network)
+    source, inputs = network.model(), given(network)
+    whole = CompiledModel(separate(always, source)).run(inputs)["y"]
+    always.setattr(fuse_bands, "in_bands", pairs)
+    banded = compile_model(source)
+    assert micros(banded.program).count("bands") == 2
+    np.testing.assert_array_equal(CompiledModel(banded).run(inputs)["y"], whole)
 
 
 def test_what_is_between_is_not_in_the_plan(always: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ import onnx_ir as ir
 import pytest
 from onnx import helper
 
-from onnxc.errors import ModelError
+from onnxc.diagnostics import Kind
+from onnxc.errors import ModelError, RefusalError
 from onnxc.passes.bind import bind_dims
-from onnxc.passes.data_sizes import MAXIMUM, maximum_shape, varying_outputs
+from onnxc.passes.data_sizes import MAXIMUM, maximum_shape, value_of_known, varying_outputs
 from onnxc.passes.infer import infer
 from onnxc.passes.load import load
 from onnxc.values import values_of
@@ -60,6 +61,58 @@ def test_the_boxes_asked_for_limit_a_suppression(limit: int, rows: int) -> None:
     assert maximum_shape(found) == [(rows, 3)]
 
 
+@pytest.mark.parametrize("operator", ["Compress", "Unique"])
+@pytest.mark.parametrize("axis", [2, -3])
+def test_an_axis_that_is_not_there(operator: str, axis: int) -> None:
+    found = node(operator, [(2, 3), (1,)][: 2 if operator == "Compress" else 1], axis=axis)
+    with pytest.raises(RefusalError) as caught:
+        maximum_shape(found)
+    assert caught.value.kind is Kind.AXIS_OUT_OF_RANGE
+    assert caught.value.fact == f"axis {axis} is not in a tensor of 2 dimensions"
+
+
+def test_no_maximum_where_that_is_not_known() -> None:
+    unknown = node("NonZero", [(2,)])
+    value = unknown.inputs[0]
+    assert value is not None
+    value.shape = None
+    assert maximum_shape(unknown) is None
+    assert maximum_shape(ir.Node("", "NonZero", [None])) is None
+    assert maximum_shape(ir.Node("own", "NonZero", node("NonZero", [(2,)]).inputs)) is None
+    assert varying_outputs(ir.Node("own", "NonZero", [])) == set()
+    for shapes in ([(2, 5, 4), (3, 5), (1,)], [(5, 4), (2, 3, 5), (1,)]):
+        assert maximum_shape(node("NonMaxSuppression", [*shapes])) == []
+
+
+def known(operator: str, *arrays: Array, **attributes: Any) -> Array | None:
+    """What it makes of constants."""
+    found = node(operator, [array.shape for array in arrays], **attributes)
+    for value, array in zip(found.inputs, arrays, strict=True):
+        assert value is not None
+        value.const_value = ir.tensor(array)
+    return value_of_known(found)
+
+
+def test_what_is_left_of_constants() -> None:
+    square, second = np.array([[1, 2], [3, 4]]), np.array([False, True])
+
+    def left(condition: Array, **attributes: Any) -> Any:
+        found = known("Compress", square, condition, **attributes)
+        return None if found is None else found.tolist()
+
+    assert left(second) == [2]
+    assert left(second, axis=0) == [[3, 4]]
+    assert left(second, axis=1) == left(second, axis=-1) == [[2], [4]]
+    assert left(np.array([True] * 4)) == [1, 2, 3, 4]
+    assert left(np.array([True] * 5)) is None
+    assert left(np.array([True] * 2), axis=0) == [[1, 2], [3, 4]]
+    assert left(np.array([True] * 3), axis=0) is None
+    assert left(np.array([second])) is None
+    assert known("Relu", square) is None
+    assert value_of_known(ir.Node("", "NonZero", [None])) is None
+    assert value_of_known(node("NonZero", [(2,)])) is None
+
+
 def test_which_outputs_vary() -> None:
     assert varying_outputs(node("Unique", [(2,)])) == {0, 1, 3}
     assert varying_outputs(node("Relu", [(2,)])) == set()
@@ -104,6 +157,36 @@ def test_a_declaration_that_contradicts_is_an_error() -> None:
     assert refusal(text, N=3) == (
         "node 'n' (Relu-14): output 'y' has shape [3]; the model declares [M,3]"
     )
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(ModelError) as caught:
+        inferred(text)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_result_that_is_too_large() -> None:
+    """Its readers are not told apart for it."""
+    text = "g (float[1048576] x) => (float[A, B] y) <int64[2] s = {2199023255552, 1048576}>"
+    large = "shape [2199023255552, 1048576]"
+    assert problems(text + " { [n] t = Expand(x, s) y = Neg(t) }") == [
+        f"node 'n' (Expand-13): {large} has more bytes than C can address"
+    ]
+
+
+def test_what_is_no_tensor_is_told_once() -> None:
+    text = "g (seq(float[2]) s) => (seq(float[2]) y) { t = Identity(s) y = Identity(t) }"
+    assert problems(text)[0] == "input 's': seq(tensor(float)) is not supported; only tensors are"
+    assert len(problems(text)) == 1
+
+
+@pytest.mark.parametrize(("operator", "known"), [("Neg", "none"), ("Softmax", "axis")])
+def test_an_attribute_that_is_not_known(operator: str, known: str) -> None:
+    text = f"g (float[2] x) => (float[2] y) {{ [n] y = {operator} <foo = 1> (x) }}"
+    assert problems(text) == [
+        f"node 'n' ({operator}-13): attribute 'foo' does not exist at this version;"
+        f" the schema has {known}"
+    ]
 
 
 def test_nodes_that_differ_in_what_is_declared_only_are_told_apart() -> None:

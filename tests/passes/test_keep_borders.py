@@ -8,10 +8,10 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import onnxc
 from onnxc.expression import Buffer
-from onnxc.kernel import Program, Routine
+from onnxc.kernel import Program, Routine, Step
 from onnxc.passes.keep_borders import keep_borders, stores_nothing
 from onnxc.pipeline import compile_model
-from tests.kernels.programs import FLOAT, buffer, copy
+from tests.kernels.programs import FLOAT, INT32, buffer, copy
 from tests.models import Array
 
 
@@ -74,3 +74,77 @@ def test_what_is_stored_in_between(between: tuple[int, int], kept: bool) -> None
     offsets = {one: 0, two: 0, other: between[0]}
     program = Program((source,), (), steps, offsets=offsets, workspace_size=128)
     assert borders(keep_borders(program)) == [True, not kept]
+
+
+ROWS = (1, 4, 4)
+RUNS = ((0, 5, 1, 0),)
+A, B, C = (buffer(name, "workspace", FLOAT, *ROWS) for name in "abc")
+"""Padded, 64 bytes each."""
+
+
+def kept(places: dict[Buffer, int], *steps: Step) -> list[bool]:
+    """Of each border whether its zeros are there already."""
+    size = max(offset + b.bytes for b, offset in places.items())
+    planned = Program((), (), steps, offsets=places, workspace_size=size)
+    after = keep_borders(planned)
+    assert [step.writes() for step in after.steps] == [step.writes() for step in steps]
+    return [not stores for stores in borders(after)]
+
+
+def filled(out: Buffer) -> Step:
+    """All but the padding."""
+    return Routine("fill", (), (out,))
+
+
+def test_the_same_padding_in_the_same_place() -> None:
+    places = {A: 0, B: 0}
+    assert kept(places, border(A, RUNS), filled(A), border(B, RUNS)) == [False, True]
+    assert kept(places, border(A, RUNS), border(B, ((0, 6, 1, 0),))) == [False, False]
+    assert kept({A: 0, B: 64}, border(A, RUNS), border(B, RUNS)) == [False, False]
+    assert kept({A: 0, B: 4}, border(A, RUNS), border(B, RUNS)) == [False, False]
+
+
+def test_padding_of_another_shape_or_type_is_another() -> None:
+    turned = buffer("t", "workspace", FLOAT, 4, 4, 1)
+    numbers = buffer("n", "workspace", INT32, *ROWS)
+    for other in (turned, numbers):
+        assert kept({A: 0, other: 0}, border(A, RUNS), border(other, RUNS)) == [False, False]
+
+
+@pytest.mark.parametrize(("place", "still"), [(0, False), (60, False), (64, True), (128, True)])
+def test_what_another_step_stores_there_destroys_it(place: int, still: bool) -> None:
+    small = buffer("small", "workspace", FLOAT, 1)
+    steps = (border(A, RUNS), filled(small), border(B, RUNS))
+    assert kept({A: 0, B: 0, small: place}, *steps) == [False, still]
+
+
+@pytest.mark.parametrize(("place", "still"), [(4, False), (12, False), (8, False), (0, True)])
+def test_what_ends_before_it_leaves_it(place: int, still: bool) -> None:
+    small = buffer("small", "workspace", FLOAT, 1)
+    steps = (border(A, RUNS), filled(small), border(B, RUNS))
+    assert kept({A: 4, B: 4, small: place}, *steps) == [False, still]
+
+
+def test_another_padded_buffer_over_it_destroys_it() -> None:
+    wide = buffer("wide", "workspace", FLOAT, 2, 4, 4)
+    steps = (border(A, RUNS), border(wide, RUNS), border(B, RUNS))
+    assert kept({A: 0, B: 0, wide: 0}, *steps) == [False, False, False]
+    assert kept({A: 0, B: 0, wide: 64}, *steps) == [False, False, True]
+
+
+def test_padding_is_kept_more_than_once_and_in_several_places() -> None:
+    d = buffer("d", "workspace", FLOAT, *ROWS)
+    steps = (border(A, RUNS), border(B, RUNS), border(C, RUNS), filled(C), border(d, RUNS))
+    assert kept({A: 0, B: 64, C: 0, d: 0}, *steps) == [False, False, True, True]
+
+
+def test_outputs_are_no_part_of_the_workspace() -> None:
+    y = buffer("y", "output", FLOAT, *ROWS)
+    assert kept({A: 0, B: 0}, border(A, RUNS), filled(y), border(B, RUNS)) == [False, True]
+
+
+def test_a_border_stores_nothing_without_runs() -> None:
+    assert stores_nothing(border(A, ()))
+    assert not stores_nothing(border(A, RUNS))
+    assert not stores_nothing(filled(A))
+    assert not stores_nothing(copy(A, B))

@@ -6,11 +6,14 @@ import numpy as np
 from onnx import ModelProto, NodeProto, helper
 
 import onnxc
-from onnxc.expression import Guard
+from onnxc.expression import Axis, Buffer, Guard, Index, Load, along, load
 from onnxc.kernel import Loops, Program, Routine
 from onnxc.passes.layout import layout
 from onnxc.pipeline import compile_model
-from onnxc.traversal import walk
+from onnxc.target import TARGETS
+from onnxc.traversal import axes_read, walk
+from tests.kernels.programs import FLOAT, INT64, over
+from tests.kernels.programs import buffer as buffer_of
 from tests.models import Array, float_network
 
 
@@ -96,6 +99,15 @@ def test_what_is_read_with_channels_second() -> None:
     ]
 
 
+def test_loops_run_in_the_order_in_which_the_result_lies() -> None:
+    loops = [step for step in laid_out(TWO).steps if isinstance(step, Loops)]
+    for step in loops:
+        place = step.out.flat(step.where)
+        strides = [place.stride(axis) for axis in step.axes if axis.extent > 1]
+        assert strides == sorted(strides, reverse=True)
+    assert len(loops) == 4
+
+
 def test_padding_is_part_of_the_shape() -> None:
     shapes = {buffer.name: buffer.shape for buffer in laid_out(TWO).writes()}
     assert shapes["x"] == (1, 10, 11, 3)
@@ -134,15 +146,29 @@ def test_a_pool_between_convolutions_has_channels_last_too() -> None:
     assert (shapes["m"], shapes["p"]) == ((1, 8, 8, 7), (1, 4, 4, 7))
 
 
+def test_what_is_between_pools_has_channels_last_too() -> None:
+    """No convolution reads or makes it."""
+    pools = [
+        helper.make_node("MaxPool", [one], [other], kernel_shape=[2, 2])
+        for one, other in (("m", "p"), ("p", "q"))
+    ]
+    nodes = [conv("x", "v", "m"), *pools, conv("q", "w", "y")]
+    source = network(
+        nodes, (1, 2, 9, 9), (1, 4, 5, 5), v=weights(7, 2, 2, 2), w=weights(4, 7, 2, 2)
+    )
+    shapes = {buffer.name: buffer.shape for buffer in laid_out(source).writes()}
+    assert [shapes[name] for name in "mpq"] == [(1, 8, 8, 7), (1, 7, 7, 7), (1, 6, 6, 7)]
+
+
 def test_a_flattened_result_keeps_its_layout() -> None:
     nodes = [
         conv("x", "v", "m"),
         helper.make_node("Flatten", ["m"], ["f"]),
         helper.make_node("Gemm", ["f", "w"], ["y"]),
     ]
-    source = network(nodes, (1, 2, 6, 6), (1, 3), v=weights(4, 2, 3, 3), w=weights(64, 3))
+    source = network(nodes, (1, 2, 6, 6), (1, 3), v=weights(5, 2, 3, 3), w=weights(80, 3))
     written = [buffer.shape for buffer in laid_out(source).writes()]
-    assert (1, 4, 4, 4) in written
+    assert (1, 4, 4, 5) in written
     model = compile_model(source)
     assert model.outputs[0].shape == (1, 3)
 
@@ -150,6 +176,51 @@ def test_a_flattened_result_keeps_its_layout() -> None:
 def test_without_a_target_nothing_changes() -> None:
     program = compile_model(TWO, plain=True).program
     assert layout(program) is program
+
+
+FEW_ROWS = network(
+    [conv("x", "v", "m"), conv("m", "w", "y", pads=[6, 2, 6, 2], dilations=[3, 1], group=16)],
+    (1, 4, 2, 40),
+    (1, 16, 2, 40),
+    v=weights(16, 4, 1, 1),
+    w=np.ones((16, 1, 5, 5)) * np.inf,
+)
+"""Padding makes a buffer seven times as large; of infinite weights no tap is needless."""
+
+
+def test_padding_around_few_rows_is_stored_where_time_counts() -> None:
+    shapes = {buffer.name: buffer.shape for buffer in laid_out(FEW_ROWS).writes()}
+    assert shapes["m"] == (1, 14, 44, 16)
+    (last,) = (s for s in compile_model(FEW_ROWS).program.steps if s.writes()[0].name == "y")
+    assert not [n for n in walk(*getattr(last, "roots", tuple)()) if isinstance(n, Guard)]
+
+
+def test_padding_around_few_rows_stays_a_condition_where_memory_counts() -> None:
+    for options in ({"optimize": "size"}, {"portable_bits": True}):
+        buffers = compile_model(FEW_ROWS, **options).program.writes()
+        assert (1, 2, 40, 16) in [buffer.shape for buffer in buffers]
+
+
+def test_taps_that_meet_padding_alone_are_left_out_unless_infinite() -> None:
+    x, w = np.ones((1, 1, 1, 3), np.float32), np.full((1, 1, 3, 1), 2.0)
+    for above, wanted in ((5.0, 2.0), (np.inf, np.nan)):
+        w[0, 0, 0, 0] = above
+        source = network([conv("x", "w", "y", pads=[1, 0, 1, 0])], x.shape, x.shape, w=w)
+        np.testing.assert_array_equal(
+            onnxc.compile(source).run({"x": x})["y"], np.full(x.shape, wanted)
+        )
+
+
+def test_what_one_window_covers_has_channels_last_too() -> None:
+    nodes = [conv("x", "v", "m"), conv("m", "w", "y")]
+    shapes = (1, 3, 6, 6), (1, 4, 1, 1)
+    source = network(nodes, *shapes, v=weights(8, 3, 3, 3), w=weights(4, 8, 4, 4))
+    assert (1, 4, 4, 8) in [buffer.shape for buffer in laid_out(source).writes()]
+
+
+def test_an_input_that_one_window_covers_is_read_as_it_lies() -> None:
+    source = network([conv("x", "w", "y")], (1, 8, 4, 4), (1, 4, 1, 1), w=weights(4, 8, 4, 4))
+    assert roles_of(laid_out(source)) == [""]
 
 
 def test_padding_of_a_dimension_of_one_stays_a_condition() -> None:
@@ -189,3 +260,46 @@ def test_a_kernel_without_loops_stays_as_it_is() -> None:
     x = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
     values = {"x": x, "s": np.array(0.5, np.float32)}
     assert onnxc.compile(source).run(values)["y"].tolist() == [[29.0] * 5] * 3
+
+
+ALL, TWICE, THRICE, FOUR = Axis(24), Axis(2), Axis(3), Axis(4)
+CUBE = buffer_of("cube", "workspace", FLOAT, 2, 3, 4)
+
+
+def indices_after(place: Index, source: Buffer = CUBE) -> tuple[Index, ...]:
+    """Of a load by one flat index, in a program without convolutions."""
+    walked = [axis for expr, _ in place.dynamic for axis in axes_read(expr)]
+    axes = (*walked, *(axis for axis, _ in place.terms))
+    out = buffer_of("y", "output", FLOAT, *(axis.extent for axis in axes))
+    step = over(out, load(source, [place]) + 1.0, *axes)
+    program = Program((), (out,), (step,), target=TARGETS["generic"])
+    (after,) = layout(program).steps
+    assert isinstance(after, Loops)
+    loads = (node for node in walk(after.value) if isinstance(node, Load))
+    (found,) = (node for node in loads if node.buffer is source)
+    return found.indices
+
+
+def test_a_flat_index_becomes_one_a_dimension() -> None:
+    i, j, k = along(TWICE), along(THRICE), along(FOUR)
+    assert indices_after(i * 12 + j * 4 + k) == (i, j, k)
+    assert indices_after(i * 12 + k) == (i, Index(), k)
+    assert indices_after(i * 12 + 11) == (i, Index(2), Index(3))
+    assert indices_after(i * 8 + k) == (Index(), i * 2, k)
+    assert indices_after(i * 4 + k + 16) == (Index(1), i + 1, k)
+    assert indices_after(i * 2 + 1) == (Index(), Index(), i * 2 + 1)
+
+
+def test_a_flat_index_of_several_dimensions_at_once_stays() -> None:
+    i, j, k = along(TWICE), along(THRICE), along(FOUR)
+    for place in (along(ALL), j * 8 + k, i * 4 + 8, k + 1, i * -12 + 12, j * 6 + i):
+        assert indices_after(place) == (place,)
+    numbers = buffer_of("n", "workspace", INT64, 2)
+    at_run_time = Index(0, ((FOUR, 1),), ((load(numbers, [along(TWICE)]), 12),))
+    assert indices_after(at_run_time) == (at_run_time,)
+
+
+def test_flat_indices_of_a_models_own_stay() -> None:
+    given = buffer_of("x", "input", FLOAT, 2, 3, 4)
+    place = along(TWICE) * 12 + along(FOUR)
+    assert indices_after(place, given) == (place,)

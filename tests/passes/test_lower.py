@@ -94,6 +94,43 @@ def test_a_kernel_reads_few_buffers() -> None:
     assert all(len(step.reads()) <= BUFFER_LIMIT + 1 for step in steps)
 
 
+def test_as_many_buffers_as_may_be_are_read_by_one_kernel() -> None:
+    names = [f"b{n}" for n in range(BUFFER_LIMIT)]
+    nodes = [node("Equal", f"y{n - 1} {names[n]}", f"y{n}") for n in range(2, BUFFER_LIMIT)]
+    nodes = [node("Equal", "b0 b1", "y1"), *nodes, node("Not", f"y{BUFFER_LIMIT - 1}", "z")]
+    inputs = [tensor(name, BOOL, 4) for name in names]
+    (kernel,) = kernels(lowered(nodes, inputs, [tensor("z", BOOL, 4)]))
+    assert len(kernel.reads()) == BUFFER_LIMIT
+    more = [*nodes, node("Equal", "z b8", "u"), node("Not", "u", "v")]
+    inputs.append(tensor("b8", BOOL, 4))
+    steps = kernels(lowered(more, inputs, [tensor("v", BOOL, 4)]))
+    assert [step.out.name for step in steps] == ["u", "v"]
+
+
+def test_a_kernel_has_one_sum_of_products() -> None:
+    nodes = [node("MatMul", "a b", "m"), node("MatMul", "c d", "n"), node("Add", "m n", "y")]
+    inputs = [tensor(name, FLOAT, 3, 3) for name in "abcd"]
+    steps = kernels(lowered(nodes, inputs, [tensor("y", FLOAT, 3, 3)]))
+    assert [step.out.name for step in steps] == ["m", "y"]
+
+
+def test_a_sum_of_sums_of_products_is_two_kernels() -> None:
+    nodes = [node("MatMul", "a b", "m"), node("ReduceSum", "m", "y")]
+    inputs = [tensor(name, FLOAT, 3, 3) for name in "ab"]
+    steps = kernels(lowered(nodes, inputs, [tensor("y", FLOAT, 1, 1)]))
+    assert [step.out.name for step in steps] == ["m", "y"]
+
+
+def test_an_output_whose_size_the_data_decides_has_its_shape_beside_it() -> None:
+    int64 = TensorProto.INT64
+    y = helper.make_tensor_value_info("y", int64, [2, "N"])
+    program = lowered([node("NonZero", "x", "y")], [tensor("x", FLOAT, 2, 3)], [y])
+    ((made, shape),) = program.actual.items()
+    assert (made.name, made.shape) == ("y", (2, 6))
+    assert (shape.name, shape.shape, shape.kind) == ("y_shape", (2,), "output")
+    assert {made, shape} <= {*program.writes()}
+
+
 def test_a_large_value_of_several_readers_is_computed_once() -> None:
     nodes = [*chain(8), node("Equal", "x8 b", "y"), node("Equal", "x8 c", "z")]
     inputs = [tensor(name, BOOL, 4) for name in ("x0", "b", "c")]
@@ -156,6 +193,20 @@ def test_packed_outputs_are_stored_by_the_byte() -> None:
     whole, last = kernels(program)
     assert [axis.extent for axis in whole.axes] == [3]
     assert (last.axes, last.where[0].const, last.role) == ((), 3, "the last byte")
+    (read,) = (found for found in walk(last.value) if isinstance(found, Load))
+    assert read.indices[0].const == 6
+
+
+def test_packed_outputs_that_are_computed_are_stored_by_elements_before() -> None:
+    program = lowered(
+        [node("Transpose", "x", "y")], [tensor("x", INT4, 3, 2)], [tensor("y", INT4, 2, 3)]
+    )
+    elements, bytes_ = kernels(program)
+    made = elements.out
+    assert (made.name, made.shape, made.dtype.name, made.kind) == ("", (2, 3), "int4", "workspace")
+    assert bytes_.reads() == (made,)
+    assert [origin.name for origin in elements.origins] == ["n_y"]
+    assert bytes_.origins == ()
 
 
 def test_tensors_without_elements_have_no_kernel() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from onnxc.expression import Axis, Buffer, Checked, Status, along, compare, load
 from onnxc.kernel import Loops, Program, Step
 from onnxc.passes.liveness import Uses, least_peak
-from onnxc.passes.order_steps import order_steps
+from onnxc.passes.order_steps import _needs, order_steps
 from tests.kernels.programs import FLOAT, INT64, buffer, check_in_c, copy, element, evaluated, over
 from tests.passes.test_plan_memory import INPUTS, SIZES, Writer
 
@@ -70,6 +71,25 @@ def test_a_step_that_frees_much_runs_as_soon_as_it_can() -> None:
     assert bound(steps) < bound(program.steps)
 
 
+def test_a_step_that_frees_as_much_as_it_makes_goes_with_what_needs_it() -> None:
+    """So that the long row is gone before the short ones are made."""
+    long, last = row("long", 1000), row("last")
+    makes = (copy(A, X), copy(long, X_THOUSAND))
+    same, frees = first_of(B, A), first_of(last, long)
+    end = first_of(OUTPUTS[0], B, last)
+    program = Program((X, X_THOUSAND), (OUTPUTS[0],), (*makes, same, frees, end))
+    assert [*ordered(program).steps] == [makes[1], frees, makes[0], same, end]
+    assert bound(ordered(program).steps) == 4400
+
+
+X_THOUSAND = buffer("xt", "input", FLOAT, 1000)
+
+
+def test_a_program_without_steps_has_no_other_order() -> None:
+    program = Program()
+    assert ordered(program) is program
+
+
 def test_a_little_is_not_worth_another_order() -> None:
     long, short = row("long", 10_000), row("short", 10)
     steps = (
@@ -103,6 +123,21 @@ def test_a_buffer_that_is_filled_in_parts_is_read_after_all_of_them() -> None:
     steps = [*ordered(program).steps]
     assert steps != [*program.steps]
     assert max(map(steps.index, parts)) < steps.index(USES[0])
+
+
+def test_what_a_step_overwrites_is_read_before() -> None:
+    """Also where the other readers have gone far away from what makes it."""
+    axis = Axis(100)
+    added = Loops(A, (along(axis),), (axis,), load(X, [along(axis)]), accumulate="add")
+    before, after = first_of(OUTPUTS[0], A, B), first_of(OUTPUTS[1], A)
+    program = Program(
+        (X,), tuple(OUTPUTS), (*EARLY, before, added, after, first_of(OUTPUTS[2], C, B))
+    )
+    for steps in (program.steps, (*EARLY, before, *EARLY[1:], added, after)):
+        found = [*ordered(replace(program, steps=steps)).steps]
+        assert found.index(before) < found.index(added) < found.index(after)
+    needs = _needs([*Uses().of((EARLY[0], before, added, after))])
+    assert [sorted(numbers) for numbers in needs] == [[], [0], [0, 1], [0, 2]]
 
 
 @st.composite

@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from onnxc.dtypes import INT32
-from onnxc.expression import Expr, Index, Load, along, cast
+from onnxc.expression import (
+    Checked,
+    Expr,
+    Index,
+    Load,
+    Status,
+    along,
+    cast,
+    compare,
+    guard,
+    literal,
+)
 from onnxc.kernel import Loops, Program
 from onnxc.passes.split_axes import split_axes
 from onnxc.tensor import Tensor, compute, constant, dynamic, of_buffer
@@ -84,6 +95,36 @@ def test_numbers_that_are_computed_with_stay() -> None:
     x = of_buffer(buffer("x", "input", INT32, 8))
     table = constant(np.array(TWICE, np.int32), INT32)
     program = stored(compute((8,), lambda i: cast(x[[i]] + table[[i]], FLOAT)), x)
+    assert split_axes(program).steps == program.steps
+
+
+@pytest.mark.parametrize("place", ["value", "otherwise", "checked", "condition"])
+def test_numbers_that_are_stored_stay(place: str) -> None:
+    """Whole or under a condition: they are no elements' places."""
+    table = constant(np.array(TWICE, np.int32), INT32)
+    zero = literal(INT32, 0)
+
+    def element(i: Index) -> Expr:
+        number = table[[i]]
+        match place:
+            case "value":
+                return guard([(i, 6)], number, zero)
+            case "otherwise":
+                return guard([(i, 6)], zero, number)
+            case "checked":
+                return Checked(INT32, number, compare("less", zero, zero), Status(2))
+        return Checked(INT32, zero, compare("less", number, zero), Status(2))
+
+    result = compute((8,), element)
+    y = buffer("y", "output", INT32, 8)
+    loops = Loops(y, tuple(map(along, result.axes)), result.axes, result.value)
+    program = Program((), (y,), (loops,))
+    assert split_axes(program).steps == program.steps
+
+
+def test_a_table_of_run_time_stays() -> None:
+    x, table = of_buffer(buffer("x", "input", FLOAT, 4)), of_buffer(buffer("t", "input", INT32, 8))
+    program = stored(compute((8,), lambda i: x[[dynamic(table[[i]])]]), x, table)
     assert split_axes(program).steps == program.steps
 
 

@@ -326,6 +326,8 @@ def test_operands_of_resize_without_elements_are_left_out(opset: int) -> None:
     empty = np.zeros(0, np.float32)
     (node,) = upgraded(opset, "Resize", [X, empty, empty, np.array([2, 3, 8])])
     assert [value is None for value in node.inputs] == [False, True, True, False]
+    (node,) = upgraded(opset, "Resize", [X, empty, np.ones(3, np.float32), empty])
+    assert [value is None for value in node.inputs] == [False, True, False, True]
 
 
 # Attributes that became inputs, and other words for the same

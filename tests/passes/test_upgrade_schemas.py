@@ -11,6 +11,7 @@ import onnx_ir as ir
 import pytest
 from onnx import defs
 
+from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
 from onnxc.op import newest_schema, operator_names, schemas
 from onnxc.passes.upgrade import replacement, rules_for, upgrade
@@ -126,12 +127,18 @@ def test_the_net_under_the_rules_refuses_by_name(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(RULES, "TopK", ())
     schema = defs.get_schema("TopK", 1)
     node = bare(schema, {"k": 2})
-    with pytest.raises(RefusalError, match="attribute k of version 1 is not supported"):
+    with pytest.raises(RefusalError, match="attribute k of version 1 is not supported") as caught:
         upgrade(node, schema)
+    assert caught.value.kind is Kind.OLD_VERSION
+    newest = newest_schema("", "TopK").since_version
+    assert caught.value.remedy == f"re-export with opset {newest} or newer"
     monkeypatch.setitem(RULES, "Cast", ())
     schema = defs.get_schema("Cast", 1)
-    with pytest.raises(RefusalError, match="attribute to of version 1 is STRING"):
+    with pytest.raises(RefusalError, match="attribute to of version 1 is STRING") as caught:
         upgrade(bare(schema, {"to": "FLOAT"}), schema)
+    assert caught.value.kind is Kind.OLD_VERSION
+    newest = newest_schema("", "Cast").since_version
+    assert caught.value.remedy == f"re-export with opset {newest} or newer"
 
 
 def test_every_handled_attribute_exists_and_is_gone_or_has_changed() -> None:

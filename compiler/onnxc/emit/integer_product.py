@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,10 +14,16 @@ from onnxc.expression import Const, Fold, Load
 from onnxc.kernel import Micro
 from onnxc.target import Variant
 from onnxc.tuned.integer_depthwise import IntegerDepthwise
-from onnxc.tuned.integer_product import VECTORS, IntegerProduct, epilogue_of, rows_of
+from onnxc.tuned.integer_product import (
+    VECTORS,
+    Epilogue,
+    IntegerProduct,
+    epilogue_of,
+    rows_of,
+)
 
 WORDS: Final = (
-    *("dot4", "store", "total", "load_part", "load_bytes", "load_signed"),
+    *("dot4", "load", "store", "total", "load_part", "load_bytes", "load_signed"),
     *("store_bytes", "quantised"),
 )
 """Those of the words that not every kernel calls."""
@@ -103,12 +109,30 @@ def _epilogue(step: Micro, total: str, at: str, place: str) -> list[str]:
         lines.append(f"vf v = vf_of_integers((vm){total});")
         lines += vector_lines(found.quotient, found.number, loads)
         whole, part = f"vf_store({place}, v)", f"vf_store_part({place}, v, n)"
-    if found.target is not None and found.zero is not None:
-        zero = int(np.frombuffer(found.zero.raw, np.float32)[0])
-        least = -128 if found.target.kind == "signed" else 0
-        lines.append(f"const vu bytes = vu_quantised(v, {zero}, {least}, {least + 255});")
+    if found.target is not None:
+        lines.append(f"const vu bytes = {_quantised(found)};")
         return [*lines, f"vu_store_bytes({place}, bytes, n);"]
     return [*lines, "if (n >= LANES)", f"    {whole};", "else", f"    {part};"]
+
+
+def integer_lines(step: Micro, loads: Mapping[Load, str]) -> list[str]:
+    """What makes the bytes, vu, of one sum, the integer `sum`; what is added to it is there."""
+    fold = step.total
+    assert isinstance(fold, Fold)
+    found = epilogue_of(step.epilogue, fold)
+    assert found is not None
+    assert found.quotient is not None
+    assert found.number is not None
+    lines = ["vf v = vf_of_integers(sum);", *vector_lines(found.quotient, found.number, loads)]
+    return [*lines, f"const vu bytes = {_quantised(found)};"]
+
+
+def _quantised(found: Epilogue) -> str:
+    assert found.target is not None
+    assert found.zero is not None
+    zero = int(np.frombuffer(found.zero.raw, np.float32)[0])
+    least = -128 if found.target.kind == "signed" else 0
+    return f"vu_quantised(v, {zero}, {least}, {least + 255})"
 
 
 def integer_depthwise_text(

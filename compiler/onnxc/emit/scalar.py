@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from onnxc.emit.integer_product import integer_lines
 from onnxc.emit.text import render
 from onnxc.emit.vectors import vector_lines
 from onnxc.kernel import Micro
@@ -28,6 +29,33 @@ def _windows(step: Micro, function: str, comment: Sequence[str], _variant: Varia
         return _finished(step, function, f"sum_{pixel}_{lane}", p.moves, row, column)
 
     return _own("windows", step, function, comment, value)
+
+
+def _integers(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
+    p: Windows = step.parameters
+    names = _addends(step)
+    loads = dict(zip(step.addends, names, strict=True))
+    finish = render(
+        "kernels/finish_integers.c.j2",
+        function=function,
+        result=p.types[-1],
+        addends=names,
+        epilogue=integer_lines(step, loads),
+    )
+
+    def value(pixel: int, lane: int) -> str:
+        row, column = (f"p + {pixel}" if pixel else "p"), (f"n + {lane}" if lane else "n")
+        return _finished(step, function, f"sum_{pixel}_{lane}", p.moves, row, column)
+
+    kernel = render(
+        "kernels/windows_scalar.c.j2",
+        p=p,
+        name=function,
+        comment=comment,
+        parameters="".join(f"const float *restrict {name}, " for name in names),
+        value=value,
+    )
+    return finish + kernel
 
 
 def _depthwise(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
@@ -111,6 +139,7 @@ def _addends(step: Micro) -> list[str]:
 
 
 RENDERERS: Final[dict[str, Callable[..., str]]] = {
+    "integers_scalar": _integers,
     "windows_scalar": _windows,
     "depthwise_scalar": _depthwise,
     "shared_scalar": _shared,

@@ -37,6 +37,7 @@ from onnxc.ops.window import (
     sliding_windows,
     split_padding,
     tap_indices,
+    without_padded_taps,
 )
 from onnxc.tensor import (
     Tensor,
@@ -107,6 +108,9 @@ def convolved(X: Tensor, W: Tensor, windows: Sequence[Window], group: int) -> Te
     filters, inputs = W.shape[:2]
     check_groups(X, inputs, filters, group)
     outputs = output_extents(windows)
+    kept, first = without_padded_taps(windows)
+    if any(first) or kernel_extents(kept) != kernel_extents(windows):
+        windows, first = (kept, first) if _is_finite(W) else (windows, (0,) * len(windows))
     source = X.stored("the input") if _is_computed(X) else X
     weights = operand(W, X.shape[0] * math.prod(outputs), "the weights")
 
@@ -114,7 +118,8 @@ def convolved(X: Tensor, W: Tensor, windows: Sequence[Window], group: int) -> Te
         def product(*offsets: Index) -> Expr:
             c, *taps = offsets
             indices = [n, block * inputs + c, *tap_indices(windows, places, taps)]
-            return guarded(source, indices, zero(X.dtype)) * weights[[m, c, *taps]]
+            own = (tap + skipped for tap, skipped in zip(taps, first, strict=True))
+            return guarded(source, indices, zero(X.dtype)) * weights[[m, c, *own]]
 
         return sum_of_products((inputs, *kernel_extents(windows)), product, X, "convolution")
 
@@ -124,9 +129,13 @@ def convolved(X: Tensor, W: Tensor, windows: Sequence[Window], group: int) -> Te
 def _is_computed(tensor: Tensor) -> bool:
     """Whether its elements are more than those of a buffer, as it is or seen otherwise.
 
+    Those that lie where numbers of the run say, or a table does as for mirrored edges, are more.
     8-bit numbers less their zero point are not: integer products read those.
     """
-    return not isinstance(tensor.value, Load) and centred(tensor.value) is None
+    value = tensor.value
+    if isinstance(value, Load):
+        return any(index.dynamic for index in value.indices)
+    return centred(value) is None
 
 
 def grouped(

@@ -19,6 +19,7 @@ from onnxc.expression import (
     Buffer,
     Checked,
     Expr,
+    Fold,
     Index,
     Status,
     along,
@@ -53,6 +54,7 @@ from onnxc.tensor import (
     of_buffer,
     zero,
 )
+from onnxc.traversal import walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -351,9 +353,11 @@ def _global(X: Tensor, operation: str, value: Callable[[Expr], Expr], nothing: E
     shape = (*X.shape[:2], *(1 for _ in spatial))
     if X.elements == 0:
         return full(shape, nothing)
+    folds = any(isinstance(node, Fold) and not node.hint for node in walk(X.value))
+    pooled = X.stored("the values that are pooled") if folds else X  # vectors fold no folds
     return compute(
         shape,
-        lambda n, c, *_: fold(operation, spatial, lambda *inner: value(X[[n, c, *inner]])),
+        lambda n, c, *_: fold(operation, spatial, lambda *inner: value(pooled[[n, c, *inner]])),
     )
 
 

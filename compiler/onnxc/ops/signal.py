@@ -89,7 +89,17 @@ def transform(x: Complex, sign: int) -> Complex:
     assert columns[0] is not None
     short = _direct(Complex(columns[0], columns[1]), sign)
     turned = _times_twiddles(short, rows, p, q, sign)
-    inner = transform(turned, sign)
+    last = _factor(q) == q <= TABLE
+    inner = (
+        _of_pairs(_in_rows(turned, (rows * p, q)), sign)
+        if last
+        else transform(
+            Complex(
+                *(t.stored("times the twiddle factors").reshape((rows * p, q)) for t in turned)
+            ),
+            sign,
+        )
+    )
     return Complex(*(_interleaved(t, rows, p, q) for t in (inner.re, _present(inner))))
 
 
@@ -101,8 +111,15 @@ def _interleaved(t: Tensor, rows: int, p: int, q: int) -> Tensor:
     return t.reshape((rows, p, q)).transpose([0, 2, 1]).reshape((rows, p * q))
 
 
-def _times_twiddles(x: Complex, rows: int, p: int, q: int, sign: int) -> Complex:
-    """[rows·q, p] to [rows·p, q], element (b, c) times exp(sign·2πi·bc/(pq))."""
+def _in_rows(parts: tuple[Tensor, Tensor], shape: tuple[int, int]) -> Tensor:
+    """The real and the imaginary part of [..., length] as [rows, 2·length], one after the other."""
+    roles = ("the real part", "the imaginary part")
+    rows, length = shape
+    return joined(parts, parts[0].rank - 1, roles).reshape((rows, 2 * length))
+
+
+def _times_twiddles(x: Complex, rows: int, p: int, q: int, sign: int) -> tuple[Tensor, Tensor]:
+    """[rows·q, p] to [rows, p, q], element (b, c) times exp(sign·2πi·bc/(pq))."""
     require_table(p * q)
     angle = 2 * np.pi * np.outer(np.arange(p), np.arange(q)) / (p * q)
     cosine = _table(np.cos(angle), x.re.dtype)
@@ -115,15 +132,38 @@ def _times_twiddles(x: Complex, rows: int, p: int, q: int, sign: int) -> Complex
             right = second[[row, c, b]] * sine[[c, b]]
             return left - right if other < 0 else left + right
 
-        whole_ = compute((rows, p, q), element).stored("times the twiddle factors")
-        return whole_.reshape((rows * p, q))
+        return compute((rows, p, q), element)
 
-    return Complex(product(re, im, -1), product(im, re, 1))
+    return product(re, im, -1), product(im, re, 1)
+
+
+def _of_pairs(pairs: Tensor, sign: int) -> Complex:
+    """By the definition, of [rows, 2·length] with the imaginary parts after the real ones.
+
+    As one product with a matrix of real numbers, for which there are tuned kernels.
+    """
+    rows, both = pairs.shape
+    length = both // 2
+    turns = np.outer(np.arange(length), np.arange(length)) % length
+    cosine, sine = (values[turns] for values in _roots(length, sign))
+    matrix = _table(np.block([[cosine, sine], [-sine, cosine]]), pairs.dtype)
+
+    def element(row: Index, k: Index) -> Expr:
+        return fold("sum", [both], lambda n: pairs[[row, n]] * matrix[[n, k]], "contraction")
+
+    made = compute((rows, both), element).stored(f"transforms of {length} points")
+
+    def part(first: int) -> Tensor:
+        return compute((rows, length), lambda row, k: made[[row, k + first]])
+
+    return Complex(part(0), part(length))
 
 
 def _direct(x: Complex, sign: int) -> Complex:
     """By the definition: each result is a sum over the whole length."""
     rows, length = x.re.shape
+    if x.im is not None and length <= TABLE:
+        return _of_pairs(_in_rows((x.re, x.im), (rows, length)), sign)
     cosine, sine = _factors(length, sign, x.re.dtype)
     re, im = x.re.shared(), None if x.im is None else x.im.shared()
 

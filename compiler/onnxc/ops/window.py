@@ -28,7 +28,7 @@ Attributes come as ONNX gives them, None where the model leaves them out. All sp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onnxc.diagnostics import Kind
 from onnxc.errors import RefusalError
@@ -121,6 +121,28 @@ def tap_indices(
     """The input's spatial indices of the tap `offsets` of the window at `places`."""
     triples = zip(windows, places, offsets, strict=True)
     return [window.tap(place, offset) for window, place, offset in triples]
+
+
+def without_padded_taps(windows: Sequence[Window]) -> tuple[tuple[Window, ...], Ints]:
+    """The windows without the taps that meet padding alone, and how many are left out before the
+    first one: those of the rows above and below an image of one row.
+    """
+    pairs = [_without_padded_taps(window) for window in windows]
+    return tuple(window for window, _ in pairs), tuple(first for _, first in pairs)
+
+
+def _without_padded_taps(window: Window) -> tuple[Window, int]:
+    ends = (0, (window.output - 1) * window.stride)
+    met = [
+        tap
+        for tap in range(window.kernel)
+        if ends[1] + tap * window.dilation >= window.begin
+        and ends[0] + tap * window.dilation < window.begin + window.input
+    ]
+    if not met or len(met) == window.kernel:
+        return window, 0
+    begin = window.begin - met[0] * window.dilation
+    return replace(window, kernel=len(met), begin=begin), met[0]
 
 
 def reach(kernel: int, dilation: int) -> int:

@@ -24,6 +24,7 @@ from onnxc.tuned.product import Product, only_fold, product_of
 from onnxc.tuned.recurrent import with_recurrent_kernels
 from onnxc.tuned.rowwise import rowwise
 from onnxc.tuned.scalar import is_scalar, without_padding
+from onnxc.tuned.scalar_integers import integers
 from onnxc.tuned.scalar_layers import scalar
 from onnxc.tuned.transpose import transpose
 from onnxc.tuned.walks import gathered
@@ -54,10 +55,10 @@ def choose(program: Program) -> Program:
 def chosen(loops: Loops, target: Target) -> list[Step]:
     """One step; several where vectors cannot read an operand, or compute what follows the sums."""
     step = merged(loops)
-    if is_scalar(target) and (single := scalar(step, target)):
+    if is_scalar(target) and (single := scalar(step, target) or integers(step, target)):
         return [single]
-    if integers := integer_product(step, target) or integer_depthwise(step, target):
-        return [integers]
+    if vectors := integer_product(step, target) or integer_depthwise(step, target):
+        return [vectors]
     product = product_of(step)
     if product is not None:
         before, readable = _readable(step, product, target)

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxc.dtypes import FLOAT
+from onnxc.passes.notes import part_of
 from onnxc.values import element_type_of, tensor_of, values_of
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def fold_batch_normalization(graph: ir.Graph) -> list[tuple[ir.Node, str]]:
         if scaled is None:
             continue
         _take_over(graph, node, maker, *scaled)
-        name = maker.name or maker.outputs[0].name
-        folded.append((node, f"part of the weights of {maker.op_type} '{name}'"))
+        name = maker.name or maker.outputs[0].name or ""
+        folded.append((node, part_of(maker.op_type, name, weights=True)))
     return folded
 
 

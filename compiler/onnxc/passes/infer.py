@@ -42,6 +42,7 @@ from onnxc.passes.fold_cost import POINT_LIMIT, points
 from onnxc.passes.implied_shape import counted_shape, implied_shape
 from onnxc.passes.inference import Told, inferred_outputs
 from onnxc.passes.naming import ValueNames
+from onnxc.passes.provenance import inherit
 from onnxc.passes.upgrade import default_of, upgrade
 from onnxc.protobuf.tensors import MAX_RANK
 from onnxc.protobuf.where import quoted, shown
@@ -233,7 +234,8 @@ class _Walk:
         self._inherit(node, nodes)
 
     def _inherit(self, node: ir.Node, nodes: Sequence[ir.Node]) -> None:
-        """What replaces a node is needed where that was."""
+        """What replaces a node is needed where that was, and comes from where that did."""
+        inherit(node, nodes)
         if node in self.needed:
             self.needed.update(nodes)
 

@@ -9,11 +9,9 @@ another.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import Final
 
 from onnxc.centred import centred
 from onnxc.dtypes import FLOAT
@@ -30,44 +28,23 @@ from onnxc.expression import (
     along,
     load,
 )
-from onnxc.kernel import Loops, Placed, Program, Routine, Step, map_loops
+from onnxc.kernel import Loops, Program, Step, map_loops
 from onnxc.passes.channels_second import in_planes, in_windows
+from onnxc.passes.placement import Placement, border
+from onnxc.passes.unflatten import around, unflattened, view_of, with_rows
 from onnxc.tensor import axes_of
 from onnxc.traversal import map_indices, replace_subexpression, walk
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 HINT: Final = "convolution"
 """Of the Folds whose operands this is about."""
 WIDEST: Final = 3
 """How many times as large as itself a buffer may become by its padding."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """A buffer in another layout.
-
-    order   the dimensions of `old` from the outermost to the innermost
-    begin   how much padding there is before each dimension of `old`
-    fill    what it holds
-    """
-
-    old: Buffer
-    new: Buffer
-    order: tuple[int, ...]
-    begin: tuple[int, ...]
-    fill: int
-
-    @property
-    def described(self) -> Placed:
-        return Placed(self.old.shape, self.order, self.begin)
-
-    def indices(self, indices: tuple[Index, ...]) -> tuple[Index, ...]:
-        return tuple(indices[d] + self.begin[d] for d in self.order)
-
-    def load(self, indices: tuple[Index, ...]) -> Expr:
-        return load(self.new, self.indices(indices))
+WIDEST_IMAGE: Final = 8
+"""The same of an image of few rows, where time is worth more than memory: without padding, loops
+that ask at each tap where it lies take fifty times as long.
+"""
+IMAGE: Final = 1 << 20
+"""Bytes of such an image with its padding: it stays in the second-level cache."""
 
 
 @dataclass
@@ -90,12 +67,14 @@ def layout(program: Program) -> Program:
 
 class _Layout:
     def __init__(self, program: Program) -> None:
-        self.before = program = map_loops(program, lambda loops: [_unflattened(loops)])
-        self.pinned = _pinned(program)
-        self.sources: dict[Buffer, _Wish] = {}
-        target = self.before.target
+        program = map_loops(program, lambda loops: [_with_rows(unflattened(loops))])
+        target = program.target
         vectors = target is not None and target.variants[-1].lanes > 1
         self.vectors = vectors and not (target and target.portable)  # then all targets' are one
+        self.spacious = self.vectors and not (target and target.small)
+        self.before = program = self.with_views(program) if self.vectors else program
+        self.pinned = _pinned(program)
+        self.sources: dict[Buffer, _Wish] = {}
         self.orders: dict[Buffer, tuple[int, ...]] = {}
 
     def program(self) -> Program:
@@ -115,14 +94,40 @@ class _Layout:
         bordered: set[Buffer] = set()
         for position, step in enumerate(self.before.steps):
             written = [placed[b] for b in step.writes() if b in placed and b not in bordered]
-            steps += [border for p in written for border in _border(p)]
+            for placement in written:
+                steps += border(placement)
             bordered |= {p.old for p in written}
             steps += self.moved(step, placed, copied)
             for buffer in step.writes():
                 if buffer in copied and last_writers[buffer] == position:
                     steps += self.copy(copied[buffer])
-        laid_out = {p.new: p.described for p in (*placed.values(), *copied.values())}
+        joined = self.before.placed
+        laid_out = {b: described for b, described in joined.items() if b not in placed}
+        for p in (*placed.values(), *copied.values()):
+            whole = joined[p.old].whole if p.old in joined else ()
+            laid_out[p.new] = replace(p.described, whole=whole)
         return replace(self.before, steps=tuple(steps), placed=laid_out)
+
+    def with_views(self, program: Program) -> Program:
+        """With what convolutions read by flat indices, within padding, in buffers of its shape.
+
+        No tuned kernel can read it as it lies: the copy is that with padding.
+        """
+        steps: list[Step] = []
+        for step in program.steps:
+            steps += self.with_view(step) if isinstance(step, Loops) else [step]
+        return replace(program, steps=tuple(steps))
+
+    def with_view(self, step: Loops) -> Iterator[Step]:
+        changes: dict[Expr, Expr] = {}
+        for fold, guarded, source in _padded(step):
+            known = len(source.buffer.shape) > 2 and _of_padding(guarded)
+            view = None if known else view_of(step, fold, guarded, source)
+            if view is not None and self.fits(source.buffer, view.elements, view.padded_elements):
+                copy = view.copied(source.buffer)
+                yield copy
+                changes[guarded] = around(guarded, source, load(copy.out, view.indices))
+        yield _with_nodes(step, changes)
 
     def stays(self, step: Loops) -> bool:
         """Whether the convolution has its channels second: two copies would cost more than it."""
@@ -143,7 +148,7 @@ class _Layout:
     def read(self, step: Loops) -> None:
         """Notes what the convolution wants of what it reads."""
         for source, guards, fill in _sources(step):
-            order = _channels_last(source, step)
+            order = _channels_last(source, step, source.buffer in self.pinned)
             if self.read_as_it_lies(step, source):
                 order = tuple(range(len(source.indices)))
             if order is None:
@@ -192,7 +197,7 @@ class _Layout:
         if wish and wish.order == order and self.before.target and self.before.target.halo:
             begin, end = wish.begin, wish.end
         shape = tuple(b + n + e for b, n, e in zip(begin, buffer.shape, end, strict=True))
-        if math.prod(shape) > WIDEST * buffer.elements:
+        if not self.fits(buffer, buffer.elements, math.prod(shape)):
             begin, end, shape = [0] * rank, [0] * rank, buffer.shape
         kept = [d for d in order if shape[d] != 1]
         if kept == sorted(kept) and shape == buffer.shape:
@@ -201,6 +206,12 @@ class _Layout:
         new = Buffer(buffer.name, physical, buffer.dtype, "workspace")
         return Placement(buffer, new, order, tuple(begin), wish.fill if wish else 0)
 
+    def fits(self, buffer: Buffer, elements: int, padded: int) -> bool:
+        """Whether so many elements of the buffer's type may become as many as with padding."""
+        if self.spacious and padded * buffer.dtype.size <= IMAGE:
+            return padded <= WIDEST_IMAGE * elements
+        return padded <= WIDEST * elements
+
     def copy(self, placement: Placement) -> list[Step]:
         old = placement.old
         axes = axes_of(old.shape)
@@ -208,7 +219,7 @@ class _Layout:
         ordered = tuple(axes[d] for d in placement.order)
         role = "channels last" if list(placement.order) != sorted(placement.order) else "padded"
         step = Loops(placement.new, placement.indices(walks), ordered, load(old, walks), (), role)
-        return [*_border(placement), step]
+        return [*border(placement), step]
 
     def moved(
         self, step: Step, placed: Mapping[Buffer, Placement], copied: Mapping[Buffer, Placement]
@@ -245,40 +256,27 @@ class _Layout:
         return wish.guards if wish and grown else ()
 
 
-def _unflattened(step: Loops) -> Loops:
-    """With one index a dimension in place of flat ones, where each of its walks stays in one."""
-
-    def place(buffer: Buffer) -> Callable[[tuple[Index, ...]], Expr]:
-        return lambda indices: load(buffer, _by_dimension(buffer, indices))
-
-    flat = {
-        node.buffer
-        for node in walk(*step.roots())
-        if isinstance(node, Load) and len(node.indices) == 1 < len(node.buffer.shape)
-    }
-    if not flat:
+def _with_nodes(step: Loops, nodes: Mapping[Expr, Expr]) -> Loops:
+    """With other expressions for some nodes of its value."""
+    if not nodes:
         return step
-    places = {buffer: place(buffer) for buffer in flat if buffer.kind == "workspace"}
-    return replace(step, value=map_indices(step.value, lambda index: index, places=places))
+    return replace(step, value=map_indices(step.value, lambda index: index, nodes=nodes))
 
 
-def _by_dimension(buffer: Buffer, indices: tuple[Index, ...]) -> tuple[Index, ...]:
-    """The indices themselves where a flat one cannot be told apart."""
-    if len(indices) != 1 or indices[0].dynamic:
-        return indices
-    (flat,) = indices
-    found, stride, rest, const = [], buffer.elements, list(flat.terms), flat.const
-    for extent in buffer.shape:
-        stride //= extent
-        mine = [(axis, step) for axis, step in rest if step >= stride and step % stride == 0]
-        rest = [term for term in rest if term not in mine]
-        index = Index(const // stride, tuple((axis, step // stride) for axis, step in mine))
-        const %= stride
-        span = index.span()
-        if span is None or span[0] < 0 or span[1] >= extent:
-            return indices
-        found.append(index)
-    return indices if rest else tuple(found)
+def _padded(step: Loops) -> Iterator[tuple[Fold, Guard, Load]]:
+    """The factors of its convolutions that are read within padding: zeros, or the zero point."""
+    for fold in _folds(step):
+        for factor in fold.value.args if isinstance(fold.value, Apply) else ():
+            if isinstance(factor, Guard) and _is_zero(factor.otherwise):
+                value, fill = _filled(factor.value)
+                if isinstance(value, Load) and fill is not None and value.buffer.data is None:
+                    yield fold, factor, value
+
+
+def _with_rows(step: Loops) -> Loops:
+    """With an index for each dimension that the padding of its convolutions bounds."""
+    found = ((guarded, with_rows(guarded, source)) for _, guarded, source in _padded(step))
+    return _with_nodes(step, {old: new for old, new in found if new is not None})
 
 
 def _pinned(program: Program) -> set[Buffer]:
@@ -358,11 +356,27 @@ def _weight_axes(step: Loops) -> set[Axis]:
     }
 
 
-def _channels_last(source: Load, step: Loops) -> tuple[int, ...] | None:
-    """The order of a source's dimensions: batch, those that windows slide over, the rest."""
+def _taps(step: Loops) -> set[Axis]:
+    """The axes that walk the filters of its convolutions from the third dimension on."""
+    return {
+        axis
+        for fold in _folds(step)
+        for node in walk(fold.value)
+        if isinstance(node, Load) and node.buffer.data is not None
+        for index in node.indices[2:]
+        for axis, _ in index.terms
+    }
+
+
+def _channels_last(source: Load, step: Loops, pinned: bool) -> tuple[int, ...] | None:
+    """The order of a source's dimensions: batch, those that windows slide over, the rest.
+
+    One that a single window covers is among the former, unless a copy would be for it alone.
+    """
     if len(step.where) < 3:
         return None
     sliding = set(step.axes) - _weight_axes(step)
+    sliding |= set() if pinned else _taps(step)
     batch = {axis for axis, _ in step.where[0].terms}
     kinds = []
     for d, index in enumerate(source.indices):
@@ -402,49 +416,6 @@ def _walked_along(step: Loops) -> set[Buffer]:
 
 def _last_writers(program: Program) -> dict[Buffer, int]:
     return {b: n for n, step in enumerate(program.steps) for b in step.writes()}
-
-
-def _border(placement: Placement) -> list[Step]:
-    """What fills the padding around a buffer."""
-    old, new = placement.old, placement.new
-    if new.elements == old.elements:
-        return []
-    extents = [old.shape[d] for d in placement.order]
-    alike = int(new.shape[0] == extents[0])  # dimensions without padding whose parts are the same
-    outside = np.ones(new.shape[alike:], np.bool_)
-    outside[
-        tuple(
-            slice(placement.begin[d], placement.begin[d] + old.shape[d])
-            for d in placement.order[alike:]
-        )
-    ] = False
-    runs = tuple(_runs(outside.reshape(-1)))
-    parameters = (
-        ("batches", math.prod(new.shape[:alike])),
-        ("size", outside.size),
-        ("runs", runs),
-        ("value", placement.fill),
-    )
-    role = f"{placement.fill or 'zeros'} around"
-    return [Routine("border", (), (new,), parameters, role=role)]
-
-
-def _runs(marked: NDArray[np.bool_]) -> Iterator[tuple[int, int, int, int]]:
-    """What is marked as (start, length, count, stride): `count` runs, one every `stride`."""
-    edges = np.flatnonzero(np.diff(marked.astype(np.int8), prepend=0, append=0))
-    starts, lengths = edges[::2].tolist(), (edges[1::2] - edges[::2]).tolist()
-    n = 0
-    while n < len(starts):
-        stride = starts[n + 1] - starts[n] if n + 1 < len(starts) else 0
-        count = 1
-        while (
-            n + count < len(starts)
-            and lengths[n + count] == lengths[n]
-            and starts[n + count] == starts[n] + count * stride
-        ):
-            count += 1
-        yield starts[n], lengths[n], count, stride
-        n += count
 
 
 def _stored_later(step: Loops) -> list[Step]:

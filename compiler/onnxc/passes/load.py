@@ -18,6 +18,7 @@ from onnxc.diagnostics import Kind
 from onnxc.errors import ModelError, Problem
 from onnxc.op import OPSET
 from onnxc.passes.check_node import operator_problems
+from onnxc.passes.provenance import number_nodes
 from onnxc.protobuf.external import map_external
 from onnxc.protobuf.functions import Key, Library, opset_versions
 from onnxc.protobuf.inline import inline_functions
@@ -158,6 +159,7 @@ def _converted(
         ) from None
     for node, opset in zip(converted.graph.all_nodes(), versions, strict=True):
         node.version = opset
+    number_nodes(converted)
     map_external(converted)
     return converted
 

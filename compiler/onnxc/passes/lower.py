@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,6 +34,8 @@ from onnxc.kernel import Loops, Origin, Program, Step, pending, relocate, with_o
 from onnxc.names import comment_text
 from onnxc.op import OPSET, REGISTRY, call, schema_at
 from onnxc.passes.data_sizes import MAXIMUM
+from onnxc.passes.notes import FOLDED, NO_CODE
+from onnxc.passes.provenance import number_of
 from onnxc.passes.rejoining import rejoins
 from onnxc.tensor import EXPENSIVE, Sized, Tensor, checks_of_all, compute, full, of_buffer
 from onnxc.traversal import walk
@@ -61,10 +64,11 @@ class _Lowering:
     `products` says in which values a sum of products takes part.
 
     `constants` are tensors by the identity of their constant; `aliases` the values that others are
-    only another name of; `shapes` has the actual shapes of those whose size the data decides,
-    `actual` the buffers that outputs have for them. Of the steps that operators asked for,
-    `prepared` has each with its origins, `emitted` those that are in the program; `places` are
-    buffers that others stand for, `held` what those without a name hold.
+    only another name of, `views` the nodes whose results are the memory of an operand; `shapes` has
+    the actual shapes of those whose size the data decides, `actual` the buffers that outputs have
+    for them. Of the steps that operators asked for, `prepared` has each with its origins, `emitted`
+    those that are in the program; `places` are buffers that others stand for, `held` what those
+    without a name hold.
     """
 
     def __init__(self, graph: ir.Graph, plain: bool) -> None:
@@ -75,6 +79,7 @@ class _Lowering:
         self.tensors: dict[ir.Value, Tensor] = {}
         self.constants: dict[int, Tensor] = {}
         self.aliases: dict[ir.Value, ir.Value] = {}
+        self.views: set[ir.Node] = set()
         self.shapes: dict[ir.Value, Tensor] = {}
         self.actual: dict[Buffer, Buffer] = {}
         self.realized: set[ir.Value] = set()
@@ -102,7 +107,10 @@ class _Lowering:
                 self._store_output(value, buffer)
         steps, notes = tuple(self.steps), self._notes()
         program = Program(tuple(inputs), tuple(outputs), steps, notes, self.actual)
-        return replace(program, held=self.held)
+        views = frozenset(map(self._origin, self.views))
+        gone = (node for node, _ in self.graph.meta["gone"])
+        known = frozenset(map(self._origin, filter(_is_constant, (*self.graph, *gone))))
+        return replace(program, held=self.held, views=views, known=known)
 
     def _node(self, node: ir.Node, outputs: dict[ir.Value, Buffer]) -> None:
         places: list[tuple[ir.Value, Buffer]] = []
@@ -127,6 +135,9 @@ class _Lowering:
                 places.append((value, outputs[value]))
             elif self.plain or self._needs_buffer(value, tensor):
                 places.append((value, self._buffer_for(value)))
+        now = [self.tensors[value] for value in node.inputs if value in self.tensors]
+        if all(_is_view(self.tensors[value], [*inputs, *now]) for value, _ in results):
+            self.views.add(node)
         for value, buffer in places:  # all of them before the step that fills several
             self._take_over(buffer, self.tensors[value])
             if buffer in self.actual:
@@ -221,6 +232,8 @@ class _Lowering:
     def _needs_buffer(self, value: ir.Value, tensor: Tensor) -> bool:
         nodes, buffers, costly = self._size(tensor.value)
         if nodes > NODE_LIMIT or buffers > BUFFER_LIMIT:
+            return True
+        if _is_quantised(tensor.value) and self._is_product(value):
             return True
         readers = {use.node for use in value.uses()}
         if costly and any(_repeats(reader, value, tensor) for reader in readers):
@@ -331,18 +344,25 @@ class _Lowering:
         """What became of the nodes that no kernel names."""
         named = {origin for step in self.steps for origin in step.origins}
         notes = [
-            (origin, "computed at compile time" if _is_constant(node) else "needs no code")
+            (origin, FOLDED if _is_constant(node) else NO_CODE)
             for node in self.graph
             if (origin := self._origin(node)) not in named
         ]
         gone: list[tuple[ir.Node, str]] = self.graph.meta["gone"]
-        return tuple(notes + [(_origin_of(node), fact) for node, fact in gone])
+        return tuple(notes + [(self._origin(node), fact) for node, fact in gone])
 
 
 def _storing(tensor: Tensor) -> Loops:
     """The kernel that would store the tensor, to ask what it needs."""
     out = Buffer("", tensor.shape, tensor.dtype, "workspace")
     return Loops(out, tuple(along(axis) for axis in tensor.axes), tensor.axes, tensor.value)
+
+
+def _is_view(tensor: Tensor, operands: Sequence[Tensor | None]) -> bool:
+    """Whether it is one of the operands, or all of the memory of one in the same order."""
+    given = [operand for operand in operands if operand is not None]
+    buffers = {operand.buffer for operand in given} - {None}
+    return tensor in given or tensor.buffer in buffers
 
 
 def _stores(step: Loops, tensor: Tensor) -> bool:
@@ -354,6 +374,11 @@ def _stores(step: Loops, tensor: Tensor) -> bool:
 def _is_costly(node: Expr) -> bool:
     """Whether its value is to be kept rather than computed again."""
     return isinstance(node, Fold) or (isinstance(node, Apply) and node.operation in EXPENSIVE)
+
+
+def _is_quantised(node: Expr) -> bool:
+    """Whether it is of few bits, which is the form to store it in between two kernels."""
+    return isinstance(node, Apply) and node.operation == "quantise"
 
 
 def _is_sum_of_products(node: Expr) -> bool:
@@ -436,7 +461,8 @@ def _origin_of(node: ir.Node) -> Origin:
     outputs = [value for value in node.outputs if value.name]
     makes = ", ".join(map(_shown, outputs))
     name = node.name or next((value.name for value in outputs if value.name), "")
-    return Origin(f"{node.op_type}-{since}", name, f"{reads} -> {makes}".lstrip())
+    signature = f"{reads} -> {makes}".lstrip()
+    return Origin(f"{node.op_type}-{since}", name, signature, number_of(node))
 
 
 def _shown(value: ir.Value) -> str:

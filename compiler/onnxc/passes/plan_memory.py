@@ -142,7 +142,8 @@ class _Planner:
                 best = Plan({b: bases[root] for b, root in roots.items()}, found.size, least)
             if best.size <= max(least, found.least):
                 break
-        return best or Plan({}, 0, 0)
+        assert best is not None  # there is always one choice
+        return best
 
 
 def _programs(step: Step) -> tuple[Program, ...]:

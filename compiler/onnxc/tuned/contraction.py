@@ -14,14 +14,17 @@ from onnxc.expression import Apply, Axis, Buffer, Expr, Index, Load
 from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
 from onnxc.traversal import axes_read, walk
+from onnxc.tuned.geometry import work_of
 from onnxc.tuned.product import Product
 from onnxc.tuned.walks import joined, viewed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LEAST_WORK: Final = 4096
+LEAST_WORK: Final = 1024
 """Multiplications below which the plain loops stay."""
+LEAST_IN_LITTLE_CODE: Final = 4096
+"""The same where little code is wanted, or there are no vectors to gain by."""
 NEARBY: Final = 1 << 16
 """Bytes of constants that are hoped to be in the second-level cache from the run before."""
 PREFETCH_ROWS: Final = 16
@@ -143,7 +146,7 @@ def contraction(product: Product, target: Target) -> Micro | None:
     if any(load.flat.stride(lanes) not in (0, 1) for load in product.addends):
         return None
     around = (*product.shared, *product.blocks)
-    if math.prod(a.extent for a in product.loops.axes) * product.length < LEAST_WORK:
+    if work_of(product) < least_work(target):
         return None
     folds = sorted(product.fold.axes, key=lambda axis: -abs(source.stride(axis)))
     inside, row, column = _split(product.points)
@@ -191,6 +194,12 @@ def contraction(product: Product, target: Target) -> Micro | None:
         product.addends,
         scratch=(panel,) if copied else (),
     )
+
+
+def least_work(target: Target) -> int:
+    """Multiplications below which the plain loops stay."""
+    fast = target.variants[-1].lanes > 1 and not target.small
+    return LEAST_WORK if fast else LEAST_IN_LITTLE_CODE
 
 
 def is_copied(product: Product, target: Target) -> bool:

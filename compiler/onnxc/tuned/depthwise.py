@@ -13,7 +13,7 @@ from onnxc.expression import Buffer, Load, along
 from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
 from onnxc.traversal import replace_loads
-from onnxc.tuned.contraction import LEAST_WORK
+from onnxc.tuned.contraction import least_work
 from onnxc.tuned.geometry import Geometry, Step, geometry, starts_of, work_of
 from onnxc.tuned.product import Product
 from onnxc.tuned.walks import gathered
@@ -54,7 +54,7 @@ def depthwise(product: Product, target: Target) -> Micro | None:
     if constant.buffer.data is None or source.stride(lanes) != 1 or target.variants[-1].lanes == 1:
         return None
     window = geometry(product, product.fold.axes)
-    if window is None or work_of(product) < LEAST_WORK:
+    if window is None or work_of(product) < least_work(target):
         return None
     filters = gathered(constant, (*window.taps, lanes)).reshape(-1, lanes.extent)
     shared = _shared(product, window)

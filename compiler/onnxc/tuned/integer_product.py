@@ -148,7 +148,7 @@ def epilogue_of(value: Expr, fold: Fold) -> Epilogue | None:
 def _is_simple(node: Expr) -> bool:
     if isinstance(node, Load):
         return not node.flat.dynamic
-    simple = ("add", "sub", "mul", "div")
+    simple = ("add", "sub", "mul", "div", "max", "min")
     return isinstance(node, Const) or (isinstance(node, Apply) and node.operation in simple)
 
 

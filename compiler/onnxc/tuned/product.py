@@ -64,13 +64,18 @@ def product_of(loops: Loops) -> Product | None:
         return None
     if any(load.buffer.dtype is not fold.dtype or load.flat.dynamic for load in (left, right)):
         return None
+    addends = _addends(loops.value, fold)
+    return None if addends is None else product_between(loops, fold, left, right, addends)
+
+
+def product_between(
+    loops: Loops, fold: Fold, left: Load, right: Load, addends: tuple[Load, ...]
+) -> Product | None:
+    """Of two operands in either order; None where no axis of the output has a stride of 1."""
     where = loops.where[0]
     lanes = next((axis for axis in reversed(loops.axes) if where.stride(axis) == 1), None)
     walked = [] if lanes is None else [bool(load.flat.stride(lanes)) for load in (left, right)]
     if lanes is None or walked == [False, False]:
-        return None
-    addends = _addends(loops.value, fold)
-    if addends is None:
         return None
     constants = [load.buffer.data is not None for load in (left, right)]
     second = walked[1] if walked != [True, True] else constants[1]

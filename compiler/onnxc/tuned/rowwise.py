@@ -9,7 +9,7 @@ from onnxc.dtypes import FLOAT
 from onnxc.expression import Axis, Index
 from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
-from onnxc.tuned.contraction import LEAST_WORK
+from onnxc.tuned.contraction import least_work
 from onnxc.tuned.geometry import work_of
 from onnxc.tuned.product import Product
 
@@ -57,7 +57,7 @@ def rowwise(product: Product, target: Target) -> Micro | None:
         return None
     if panel.flat.stride(lanes) != 1 or factors.flat.stride(lanes) or lanes.extent < SHORTEST:
         return None
-    if panel.buffer.data is not None or work_of(product) < LEAST_WORK:
+    if panel.buffer.data is not None or work_of(product) < least_work(target):
         return None
     if any(load.flat.stride(lanes) not in (0, 1) for load in product.addends):
         return None

@@ -168,6 +168,22 @@ def layer_of(loops: Loops, target: Target) -> Layer | None:
     product = product_of(bare)
     if product is None or product.dtype is not FLOAT or product.panel.buffer.data is None:
         return None
+    total, bias = _start(product, target)
+    addends = tuple(load for load in product.addends if load is not bias)
+    return layer_around(product, bounds, target, total, bias, addends)
+
+
+def layer_around(
+    product: Product,
+    bounds: Sequence[Bound],
+    target: Target,
+    total: Expr,
+    bias: Load | None,
+    addends: tuple[Load, ...],
+) -> Layer | None:
+    """Of a product without the Guards of its padding, whose bounds are these; None where no window
+    makes the pixels.
+    """
     if product.shared or product.blocks or len(product.points) > 2:
         return None
     source, where = product.rows.flat, product.where
@@ -183,8 +199,6 @@ def layer_of(loops: Loops, target: Target) -> Layer | None:
         return None
     if any(source.stride(axis) < 0 for axis in (*axes, *product.points)):
         return None
-    total, bias = _start(product, target)
-    addends = tuple(load for load in product.addends if load is not bias)
     walks = [_linear(load.flat, row, column) for load in addends]
     steps = [load.flat.stride(product.lanes) for load in addends]
     moves = tuple((walk, step) for walk, step in zip(walks, steps, strict=True) if walk is not None)

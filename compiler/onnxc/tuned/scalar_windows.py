@@ -36,6 +36,8 @@ class Windows:
     padded    whether there are zeros to read
     rest      whether the last tile is narrower: in pixels, in lanes
     moves     of each addend: elements to the next pixel and the next lane
+    types     C types of the source, of the weights, of the sums and of the results
+    depthwise whether each lane reads elements of its own
     """
 
     numbers: tuple[tuple[str, int], ...]
@@ -46,6 +48,8 @@ class Windows:
     padded: bool
     rest: tuple[bool, bool]
     moves: tuple[tuple[int, int], ...]
+    types: tuple[str, str, str, str] = ("float", "float", "float", "float")
+    depthwise: bool = False
 
 
 def windows(layer: Layer, loops: Loops) -> Micro | None:
@@ -62,7 +66,7 @@ def windows(layer: Layer, loops: Loops) -> Micro | None:
     if layer.padded:
         inputs.append(zeros(layer.channels))
     found = Windows(
-        _numbers(layer, windowed=windowed),
+        numbers_of(layer, windowed=windowed),
         pixels,
         lanes,
         layer.tap_count,
@@ -100,7 +104,8 @@ def zeros(floats: int) -> Buffer:
     return Buffer("zeros", (floats,), FLOAT, "constant", np.zeros(floats, np.float32))
 
 
-def _numbers(layer: Layer, *, windowed: bool) -> tuple[tuple[str, int], ...]:
+def numbers_of(layer: Layer, *, windowed: bool) -> tuple[tuple[str, int], ...]:
+    """All that C needs to know, by name."""
     if not windowed:
         names = ("pixels", "lanes", "pixel", "start", "channels", "x_column")
         return tuple((name, layer.numbers[name]) for name in names)
