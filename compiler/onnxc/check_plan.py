@@ -53,6 +53,32 @@ def _alignment(dtype: ElementType) -> int:
     return dtype.size // parts
 
 
+@dataclass(frozen=True)
+class Account:
+    """Where the bytes of the workspace go, in the steps of a program and those nested in it.
+
+    live     the most that is needed at once while a step runs: what it reads, what it fills, and
+             what later steps still read. A result and the operand that it may overwrite count
+             once, by the smaller of the two
+    at       the step whose number that is the greatest of, the first of several
+    buffers  what is needed then, the largest first
+    spared   how many of their bytes are counted once
+    """
+
+    live: Mapping[Step, int]
+    at: Step | None
+    buffers: tuple[Buffer, ...]
+    spared: int
+
+
+def account(program: Program) -> Account:
+    """Of a planned program, by the walk that proves its plan."""
+    plan = _Plan(program)
+    plan.lost_data()
+    largest = sorted(plan.needed, key=lambda b: -b.bytes)
+    return Account(plan.live, plan.at, tuple(largest), plan.spared)
+
+
 class _Plan:
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -60,6 +86,10 @@ class _Plan:
         self.first_store: dict[Buffer, int] = {}
         self.numbers: dict[Step, int] = {}
         self.bound = 0
+        self.live: dict[Step, int] = {}
+        self.at: Step | None = None
+        self.needed: set[Buffer] = set()
+        self.spared = 0
         self._number(program, None)
 
     def _number(self, program: Program, cycle: int | None) -> None:
@@ -168,7 +198,10 @@ class _Plan:
             report(f"step {number}: writing {described(out)} destroys {described(buffer)}")
         spared = max((min(b.bytes, result.bytes) for b in dying if b in open_), default=0)
         needed = {*kept, *dying, *([out] if out.kind == "workspace" else [])}
-        self.bound = max(self.bound, sum(b.bytes for b in needed) - spared)
+        size = sum(b.bytes for b in needed) - spared
+        self.live[step] = max(self.live.get(step, 0), size)
+        if size and size >= self.bound:
+            self.bound, self.at, self.needed, self.spared = size, step, needed, spared
         if out in live:
             live[out] -= stores
             if live[out] <= 0:
