@@ -1,13 +1,14 @@
 """The tiny networks on a Cortex-M4: bytes of code, constants and RAM, instructions per inference.
 
-    python benchmarks/cortex_m.py [--markdown] [--keep FOLDER] [dscnn ...]
+    python benchmarks/cortex_m.py [--markdown] [--keep FOLDER] [--kernels] [dscnn ...]
 
 Each network is compiled twice with --target cortex-m4, for speed and built with -O2, and for size
 and built with -Os, and runs in QEMU (mps2-an386). Its outputs are compared with those of the same
 model on the host. Instructions are counted exactly, by a plugin of QEMU; they are no cycles. A
 column "onnx2c" is what that compiler's C takes, built with -Os. The exit status is 1 where a result
 is wrong or a figure passes its limit: .text at -Os twice onnx2c's, .rodata 1.02 times, RAM once;
-for speed two instructions for each multiplication of a network of convolutions.
+for speed two instructions for each multiplication of a network of convolutions. --kernels prints
+instead what each kernel takes, and how much that is for each of its multiply-accumulates.
 
 Needs arm-none-eabi-gcc, picolibc and qemu-system-arm, and says so where they are missing.
 """
@@ -32,7 +33,10 @@ import harness
 import onnxc
 from network_models import NETWORKS, Network, model_file, random_inputs
 from onnxc import library
+from onnxc.emit.profile import kernel_label
+from onnxc.kernel_numbers import numbered
 from onnxc.pipeline import Compiled, compile_model
+from onnxc.report import work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,14 +48,16 @@ COMPILE: Final = shlex.split(
 )
 LINK: Final = shlex.split(
     "--crt0=hosted --oslib=semihost -Wl,--gc-sections -T picolibc.ld -Wl,--defsym=__flash=0 "
-    "-Wl,--defsym=__flash_size=4M -Wl,--defsym=__ram=0x20000000 -Wl,--defsym=__ram_size=4M "
+    "-Wl,--defsym=__flash_size=4M -Wl,--defsym=__ram=0x20000000 -Wl,--defsym=__ram_size=3M "
     "-Wl,--defsym=__stack_size=8k"
 )
+MARKS: Final = {"begun": 0x20300000, "ended": 0x20310000}
+"""Addresses in RAM that nothing else uses: a store to the byte of a kernel tells the plugin."""
 EMULATE: Final = shlex.split(
     "-M mps2-an386 -nographic -monitor none -serial none -chardev stdio,id=console "
     "-semihosting-config enable=on,target=native,chardev=console"
 )
-PLUGIN: Final = Path(__file__).with_name("count_instructions.c")
+PLUGIN: Final = Path(__file__).parents[1] / "examples" / "cortex_m" / "count_instructions.c"
 GOALS: Final = {"speed": "-O2", "size": "-Os"}
 TOLERANCE: Final = 1e-4
 """Of the largest value of an output."""
@@ -163,14 +169,64 @@ def measured(network: Network, goal: str, options: argparse.Namespace, folder: P
     )
 
 
-def build(compiled: Compiled, inputs: dict[str, NDArray[Any]], level: str, folder: Path) -> Path:
+@dataclass(frozen=True)
+class KernelCount:
+    """Instructions of a kernel in one inference, with its call."""
+
+    network: str
+    goal: str
+    label: str
+    instructions: int
+    products: int
+
+    def row(self) -> list[str]:
+        each = f"{self.instructions / self.products:.2f}" if self.products else ""
+        name = f"{self.network}, {self.goal}: {self.label}"
+        return [name, f"{self.instructions:,}", f"{self.products:,}", each]
+
+
+def kernels(
+    network: Network, goal: str, options: argparse.Namespace, folder: Path
+) -> list[KernelCount]:
+    """What each kernel takes, in the order of the calls; last what is in between."""
+    path = model_file(network, options.models)
+    compiled = compile_model(path, name="network", target="cortex-m4", optimize=goal, profile=True)
+    marks = "".join(
+        f"#define NETWORK_KERNEL_{mark}(k) (kernels_{name}[k] = 0)\n"
+        for mark, name in (("BEGIN", "begun"), ("END", "ended"))
+    )
+    declared = "extern volatile uint8_t kernels_begun[], kernels_ended[];\n"
+    (folder / "marks.h").write_text(f"#include <stdint.h>\n{declared}{marks}", encoding="ascii")
+    hooks = ["-include", str(folder / "marks.h")]
+    build(compiled, random_inputs(path), GOALS[goal], folder, hooks)
+    counts = {}
+    once, twice = (run(folder, GOALS[goal], calls, marked=calls == 1) for calls in (1, 2))
+    for line in once[2].splitlines():
+        if line.startswith("kernel "):
+            number, _, told = line.removeprefix("kernel ").partition(": ")
+            counts[int(number)] = int(told.split()[0])
+    steps = {number: step for step, number in numbered(compiled.program).items()}
+    found = [(kernel_label(steps[n]), counts[n], work.products(steps[n]).total()) for n in counts]
+    between = twice[1] - once[1] - sum(counts.values())
+    return [
+        KernelCount(network.name, goal, *facts) for facts in (*found, ("between them", between, 0))
+    ]
+
+
+def build(
+    compiled: Compiled,
+    inputs: dict[str, NDArray[Any]],
+    level: str,
+    folder: Path,
+    hooks: Sequence[str] = (),
+) -> Path:
     """The object file of the model; writes the program that runs it, too."""
     with (folder / "network.c").open("w", encoding="ascii") as stream:
         compiled.write_c(stream, "network.h")
     (folder / "network.h").write_text(compiled.header, encoding="ascii")
     (folder / "main.c").write_text(program(compiled, inputs), encoding="ascii")
     built = folder / "network.o"
-    flags = [*COMPILE, level, "-DNETWORK_NO_STATIC_WORKSPACE"]
+    flags = [*COMPILE, level, "-DNETWORK_NO_STATIC_WORKSPACE", *hooks]
     output_of([GCC, *flags, "-c", folder / "network.c", "-o", built])
     return built
 
@@ -216,16 +272,24 @@ def section_bytes(built: Path, section: str) -> int:
     return sum(int(row[1]) for row in rows)
 
 
-def run(folder: Path, level: str, calls: int) -> tuple[NDArray[Any], int]:
-    """The outputs of the model, and how many instructions the whole program takes."""
+def run(
+    folder: Path, level: str, calls: int, *, marked: bool = False
+) -> tuple[NDArray[Any], int, str]:
+    """The outputs of the model, how many instructions the whole program takes, all that is told.
+
+    marked  whether the plugin looks at the stores to MARKS
+    """
     image, plugin = folder / f"{calls}.elf", folder / "count_instructions.so"
     if not plugin.exists():
         output_of(["gcc", "-shared", "-fPIC", "-O2", "-fvisibility=hidden", PLUGIN, "-o", plugin])
     parts = [folder / "main.c", folder / "network.o"]
-    output_of([GCC, *COMPILE, level, f"-DCALLS={calls}", *parts, *LINK, "-o", image])
-    printed, told = output_of([QEMU, *EMULATE, "-plugin", f"file={plugin}", "-kernel", image])
+    places = [f"-Wl,--defsym=kernels_{name}={address}" for name, address in MARKS.items()]
+    output_of([GCC, *COMPILE, level, f"-DCALLS={calls}", *parts, *LINK, *places, "-o", image])
+    looks = "".join(f",{name}={address}" for name, address in MARKS.items()) if marked else ""
+    command = [QEMU, *EMULATE, "-plugin", f"file={plugin}{looks}", "-kernel", str(image)]
+    printed, told = output_of(command)
     bits = np.array([int(word, 16) for word in printed.split()], np.uint32)
-    return bits.view(np.float32), int(told.rpartition("instructions=")[2])
+    return bits.view(np.float32), int(told.rpartition("instructions=")[2]), told
 
 
 def products_of(path: Path) -> tuple[int, bool]:
@@ -267,6 +331,7 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--models", type=Path, help="folder of the models; default: a cache")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="leave all files there")
+    parser.add_argument("--kernels", action="store_true", help="print what each kernel takes")
     options = parser.parse_args()
     options.models = options.models or library.cache_directory() / "benchmarks"
     if unknown := [name for name in options.networks if name not in known]:
@@ -274,16 +339,25 @@ def main() -> int:
     if reason := missing():
         print(f"skipped: {reason}")
         return 0
-    results, failed = [], []
+    results, counts, failed = [], [], []
     with tempfile.TemporaryDirectory() as scratch:
         for name in options.networks or known:
             for goal in GOALS:
                 folder = (options.keep or Path(scratch)) / f"{name}_{goal}"
                 folder.mkdir(parents=True, exist_ok=True)
                 try:
-                    results.append(measured(known[name], goal, options, folder))
+                    if options.kernels:
+                        counts += kernels(known[name], goal, options, folder)
+                    else:
+                        results.append(measured(known[name], goal, options, folder))
                 except harness.UnavailableError as error:
                     failed.append(f"{name}, {goal}: {error}")
+    if options.kernels:
+        head = ["kernel", "instructions", "multiply-accumulates", "each"]
+        rows = [head, *(count.row() for count in counts)]
+        harness.show("Cortex-M4F, gcc, by kernel", rows, markdown=options.markdown)
+        print("\n".join(failed))
+        return 1 if failed else 0
     own = ("bytes of .text", ".rodata", "RAM")
     head = [column for name in own for column in (name, "onnx2c")]
     rows = [["network", *head, "instructions", "a product", "error", ""], *map(row, results)]

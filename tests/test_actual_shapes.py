@@ -141,7 +141,7 @@ def test_info_says_at_most(tmp_path: Path) -> None:
     assert found["outputs"] == [
         {"name": "y", "type": "tensor(int64)", "shape": [2, 6], "maximum": True}
     ]
-    assert found["memory"]["outputs_bytes"] == (12 + 2) * 8
+    assert found["summary"]["outputs_bytes"] == (12 + 2) * 8
     lines = [" ".join(line.split()) for line in info.lines(found)]
     assert "y int64 of at most [2, 6]" in lines
 

@@ -36,10 +36,11 @@ def test_version_imports_nothing_heavy(tmp_path: Path) -> None:
 
 def test_help(tmp_path: Path) -> None:
     done = onnxc("--help", cwd=tmp_path)
-    assert re.findall(r"^  (\w+) ", done.stdout, re.MULTILINE)[-4:] == [
+    assert re.findall(r"^  (\w+) ", done.stdout, re.MULTILINE)[-5:] == [
         "explain",
         "info",
         "ops",
+        "report",
         "verify",
     ]
     assert "--dump-after" not in done.stdout

@@ -19,6 +19,7 @@ from onnxc import cli, op
 from onnxc.dtypes import ELEMENT_TYPES
 from onnxc.expression import Status
 from onnxc.pipeline import PASS_NAMES
+from onnxc.report import schema
 from onnxc.report.operators import table, table_markdown
 from onnxc.resources import runtime_functions
 from onnxc.verify.compare import DEFAULT_TOLERANCES
@@ -30,6 +31,7 @@ GUIDE: Final = ROOT / "docs" / "guide.md"
 NUMERICS: Final = ROOT / "docs" / "numerics.md"
 ARCHITECTURE: Final = ROOT / "docs" / "architecture.md"
 BENCHMARKS: Final = ROOT / "benchmarks" / "README.md"
+REPORT: Final = ROOT / "docs" / "report.md"
 LIST: Final = ROOT / "docs" / "operators.md"
 
 
@@ -56,6 +58,10 @@ def check_generated(page: Path, mark: str, generated: str, update_golden: bool) 
 
 def test_the_list_of_operators(update_golden: bool) -> None:
     check_generated(LIST, "operators", table_markdown(), update_golden)
+
+
+def test_the_fields_of_the_report(update_golden: bool) -> None:
+    check_generated(REPORT, "fields", schema.markdown(), update_golden)
 
 
 def test_the_order_of_passes(update_golden: bool) -> None:
@@ -160,9 +166,9 @@ def number(text: str) -> float:
     return math.pow(float(base), float(exponent or 1))
 
 
-@pytest.mark.parametrize("verb", ["compile", "verify", "info", "ops"])
+@pytest.mark.parametrize("verb", ["compile", "verify", "info", "ops", "report"])
 def test_every_option_is_in_the_guide(verb: str) -> None:
-    text = GUIDE.read_text(encoding="utf-8") + README.read_text(encoding="utf-8")
+    text = "".join(page.read_text(encoding="utf-8") for page in (GUIDE, README, REPORT))
     for parameter in cli.commands.commands[verb].params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
             assert re.search(rf"{parameter.opts[0]}\b", text), f"onnxc {verb} {parameter.opts[0]}"

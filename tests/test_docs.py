@@ -341,9 +341,9 @@ def check_possible(command: str) -> None:
             known = cli.commands.commands
             assert options <= options_of(known.get(verb, known["compile"])) | {"--version"}
         case "make", targets:
-            makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-            makefile += (ROOT / "examples" / "hello" / "Makefile").read_text(encoding="utf-8")
-            assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+            files = ["Makefile", "examples/hello/Makefile", "examples/cortex_m/Makefile"]
+            rules = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
+            assert all(re.search(rf"^{target}:", rules, re.MULTILINE) for target in targets)
         case "pip", ["install", requirement]:
             config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
             extras = re.search(r"\[(\w+)\]", requirement)

@@ -70,11 +70,16 @@ def test_supported(
         "  y  bool[2, 3]",
         "  t  bool[1]",
         "  n  int64[]",
-        "memory:",
-        "  RAM: inputs 24 bytes and 1 string, outputs 15 bytes, workspace 0 bytes",
-        "  least workspace of any plan: 0 bytes; ratio 1.00",
-        "  constants: 0 bytes",
-        "  stack: not known: gcc was not found",
+        "summary:",
+        "  kernels               3",
+        "  multiply-accumulates  0",
+        "  constants             0 bytes",
+        "  inputs                24 bytes and 1 string",
+        "  outputs               15 bytes",
+        "  workspace             0 bytes",
+        "  least workspace       0 bytes; ratio 1.00",
+        "  tensors unshared      0 bytes",
+        "  stack                 not known: gcc was not found",
         "unsupported operators: none",
     ]
 
@@ -84,8 +89,11 @@ def test_supported_as_json(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     found: dict[str, Any] = json.loads(info(capsys, model, "--json"))
-    assert found.pop("stack") == {"reason": "gcc was not found"}
-    assert found.pop("memory") == {
+    assert found.pop("summary") == {
+        "kernels": 3,
+        "macs": 0,
+        "macs_note": "",
+        "macs_by_arithmetic": {},
         "workspace_bytes": 0,
         "inputs_bytes": 24,
         "inputs_strings": 1,
@@ -94,6 +102,8 @@ def test_supported_as_json(
         "constants_bytes": 0,
         "workspace_bound_bytes": 0,
         "workspace_ratio": 1.0,
+        "tensors_bytes": 0,
+        "stack": {"reason": "gcc was not found"},
     }
     assert found == {
         "model": model,
@@ -144,7 +154,7 @@ def test_unsupported(unsupported: str, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_unsupported_as_json(unsupported: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(info(capsys, unsupported, "--json"))
-    assert found["memory"] is None
+    assert found["summary"] is None
     assert found["open_dims"] == [
         {"input": "x", "axis": 0, "name": "batch"},
         {"input": "w", "axis": 0, "name": "wide side"},
@@ -172,12 +182,12 @@ def test_the_bound_of_the_workspace(tmp_path: Path, capsys: pytest.CaptureFixtur
         """,
         tmp_path / "m.onnx",
     )
-    found = json.loads(info(capsys, path, "--json"))["memory"]
+    found = json.loads(info(capsys, path, "--json"))["summary"]
     bound = found["workspace_bound_bytes"]
     assert 0 < bound <= found["workspace_bytes"] <= 1.05 * bound
     assert found["workspace_ratio"] == round(found["workspace_bytes"] / bound, 4)
-    (line,) = (text for text in info(capsys, path).splitlines() if "any plan" in text)
-    assert line == f"  least workspace of any plan: {bound:,} bytes; ratio 1.00"
+    (line,) = (text for text in info(capsys, path).splitlines() if "least" in text)
+    assert line == f"  least workspace       {bound:,} bytes; ratio 1.00"
 
 
 @pytest.mark.parametrize("weights", ["float", "int8"])
@@ -278,7 +288,7 @@ def test_sequences_and_optionals(tmp_path: Path, capsys: pytest.CaptureFixture[s
         "seq(tensor(float))",
         "optional(tensor(float))",
     ]
-    assert found["memory"] is None
+    assert found["summary"] is None
     assert "  x  no tensor (seq(tensor(float)))\n" in info(capsys, path)
     assert found["problems"] == [
         {

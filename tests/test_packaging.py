@@ -21,7 +21,7 @@ from onnxc.pipeline import compile_model
 from tests.command_line import EQUAL
 
 ROOT = Path(__file__).parents[1]
-SOURCES = (".py", ".j2", ".h", ".c", ".json", ".md", ".onnx", ".pb", ".tsv", ".txt")
+SOURCES = (".py", ".j2", ".h", ".c", ".css", ".js", ".json", ".md", ".onnx", ".pb", ".tsv", ".txt")
 NOT_COPIED = (".*_cache", ".git", ".hypothesis", ".venv", "*.egg-info", "__pycache__", "build")
 
 
@@ -103,7 +103,8 @@ def test_the_wheel_holds_the_package_and_its_data(distributions: tuple[Path, Pat
     sources = files_of("compiler", ".py", ".json", ".toml", ".tsv") | {"compiler/onnxc/py.typed"}
     expected = {name.removeprefix("compiler/") for name in sources}
     for folder in ("templates", "runtime_c"):
-        expected |= {f"onnxc/{name}" for name in files_of(folder, ".py", ".j2", ".h")}
+        suffixes = (".py", ".j2", ".css", ".js", ".h")
+        expected |= {f"onnxc/{name}" for name in files_of(folder, *suffixes)}
     assert held == expected
 
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from onnxc.pipeline import Compiled, compile_model
-from onnxc.report import stack
+from onnxc.report import build, stack
 from tests.memory_models import TEXTS
 from tests.toolchains import Tool, run
 
@@ -111,7 +111,7 @@ def painted(compiled: Compiled, command: str, level: str, folder: Path) -> int:
     return int(run(["qemu-system-arm", *MACHINE, "model.elf"], folder))
 
 
-@pytest.mark.parametrize("goal", stack.LEVELS)
+@pytest.mark.parametrize("goal", build.LEVELS)
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_painted_stack_on_a_cortex_m4(name: str, goal: str, tmp_path: Path, tool: Tool) -> None:
     for program in ("arm-none-eabi-gcc", "qemu-system-arm"):
@@ -119,6 +119,6 @@ def test_a_painted_stack_on_a_cortex_m4(name: str, goal: str, tmp_path: Path, to
     model = onnx.parser.parse_model(TEXTS[name])
     compiled = compile_model(model, name="model", target="cortex-m4", optimize=goal)
     found = stack.measure(compiled)
-    command = stack.COMPILERS["cortex-m4"][0]
-    measured = painted(compiled, command, stack.LEVELS[goal], tmp_path)
+    command = build.COMPILERS["cortex-m4"][0]
+    measured = painted(compiled, command, build.LEVELS[goal], tmp_path)
     assert found["bytes"] - PADDING <= measured <= found["bytes"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from onnxc import output
+from onnxc.cli_report import report_command
 from onnxc.cli_verify import verify_command
 from onnxc.diagnostics import Kind
 from onnxc.errors import OnnxcError, Problem, ToolError, UsageError
@@ -30,6 +31,7 @@ from onnxc.options import (
     model_argument,
     optimize_option,
     portable_bits_option,
+    profile_option,
     target_option,
     version_option,
     weights_option,
@@ -192,6 +194,7 @@ def commands() -> None:
 @optimize_option
 @portable_bits_option
 @weights_option
+@profile_option
 @click.option("--force", is_flag=True, help="Overwrite files that onnxc did not write.")
 @click.option("-q", "quiet", is_flag=True, help="No summary.")
 @click.option("-v", "verbose", is_flag=True, help="Print each pass and kernel.")
@@ -209,6 +212,7 @@ def compile_command(
     optimize: str,
     portable_bits: bool,
     weights: str,
+    profile: bool,
     force: bool,
     quiet: bool,
     verbose: bool,
@@ -245,6 +249,7 @@ def compile_command(
             optimize=optimize,
             portable_bits=portable_bits,
             weights=weights,
+            profile=profile,
             observe=watch,
         )
     finally:
@@ -337,6 +342,7 @@ class Watch:
 
 
 commands.add_command(verify_command)
+commands.add_command(report_command)
 
 
 @commands.command("info")

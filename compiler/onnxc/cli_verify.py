@@ -16,6 +16,7 @@ from onnxc import output
 from onnxc.diagnostics import Kind
 from onnxc.errors import ToolError, UsageError
 from onnxc.options import (
+    AGAINST,
     debug_option,
     dim_option,
     fix_option,
@@ -73,7 +74,7 @@ def _ranges(
 )
 @click.option(
     "--against",
-    type=click.Choice(["auto", "onnxruntime", "reference", "both"]),
+    type=click.Choice(AGAINST),
     default="auto",
     show_default=True,
     help="What to compare with; auto is onnxruntime where it can run the model, and the reference "
@@ -131,7 +132,7 @@ def verify_command(
     from onnxc.report import verification
     from onnxc.verify import Build, verify_model
 
-    with _progress() as tell:
+    with progress() as tell:
         result = verify_model(
             model,
             c_source=source,
@@ -160,7 +161,7 @@ def verify_command(
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
+def progress() -> Iterator[Callable[[str], None]]:
     """Shows on a terminal what is being done and for how long; gone when it is done."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None

@@ -46,6 +46,7 @@ def compile(
     optimize: str = "speed",
     portable_bits: bool = False,
     weights: str = "inline",
+    profile: bool = False,
 ) -> CompiledModel:
     """Compiles an ONNX file or an onnx.ModelProto to C.
 
@@ -57,6 +58,7 @@ def compile(
     optimize  for "speed", or for "size": little code
     portable_bits  whether float results have the same bits with every C compiler and processor
     weights  where constants stand: "inline" in the C, "incbin" or "file" in a file beside it
+    profile  whether the C has macros around the calls of its kernels, for who measures them
 
     The shared library is built on the first run. Raises UsageError (no such file, no model, a wrong
     `dims`, `fix`, `name` or other option) and ModelError with every reason why the model is invalid
@@ -86,6 +88,7 @@ def compile(
             optimize=optimize,
             portable_bits=portable_bits,
             weights=weights,
+            profile=profile,
         )
     except OptionError as error:
         raise error.in_python() from None

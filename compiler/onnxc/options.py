@@ -25,6 +25,10 @@ For those who work on onnxc itself:
                      its traceback. ONNXC_DEBUG=1 in the environment does it, too."""
 
 
+AGAINST: Final = ("auto", "onnxruntime", "reference", "both")
+"""What results are compared with, as onnxc.verify has it."""
+
+
 def _meant(word: str, known: Iterable[str]) -> str:
     """A question where `word` is nearly one of `known`, folder and suffix aside; else nothing."""
     by_stem = {Path(name).stem: name for name in known}
@@ -175,6 +179,11 @@ portable_bits_option = click.option(
     "--portable-bits",
     is_flag=True,
     help="Float results of the same bits with every compiler and on every processor; slower.",
+)
+profile_option = click.option(
+    "--profile",
+    is_flag=True,
+    help="Macros around the call of each kernel, for who wants to measure them; OUT.h says how.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 model_argument = click.argument("model", type=click.Path(path_type=Path), callback=_model)

@@ -24,6 +24,11 @@ WEIGHTS: Final = ("inline", "incbin", "file")
 """Where constants stand: in the C, in a file that the assembler includes, in one that runs get."""
 MAGIC: Final = b"onnxc-w1"
 """What a file of weights starts with."""
+REPORTS: Final = {
+    ".html": b'<meta name="generator" content="onnxc ',
+    ".json": b',\n"onnxc": "',
+}
+"""What stands near the start of a report, by suffix."""
 
 # What may not stand in #include "NAME.h": quotes, escapes, control characters and trigraphs.
 _NOT_INCLUDABLE: Final = re.compile(r'["\\\x00-\x1f\x7f]|\?\?')
@@ -55,6 +60,22 @@ def files(
         )
     suffixes = (".h",) if weights == "inline" else (".h", ".bin")
     return source, *map(source.with_suffix, suffixes)
+
+
+def report_file(out: Path | None, stem: str, *, as_json: bool) -> Path:
+    """The file of a report, as `files`. Raises UsageError with a name to give instead."""
+    suffix = ".json" if as_json else ".html"
+    path = Path(f"{stem or 'model'}{suffix}") if out is None else out
+    if path.suffix == suffix:
+        return path
+    if path.is_dir():
+        fact, proposal = "is a folder", path / f"{stem or 'model'}{suffix}"
+    else:
+        name = f"{path.stem.strip('.') or 'model'}{suffix}"
+        fact, proposal = f"does not end in {suffix}", path.with_name(name)
+    remedy = f"write -o {shlex.quote(str(proposal))}"
+    remedy += ", or add --json" if path.suffix == ".json" else ""
+    raise UsageError(Kind.OUTPUT_NAME, f"'{path}' {fact}; {remedy}")
 
 
 def check(
@@ -93,6 +114,8 @@ def _same(path: Path, model: Path) -> bool:
 def _has_banner(path: Path) -> bool:
     try:
         with path.open("rb") as stream:
+            if path.suffix in REPORTS:
+                return REPORTS[path.suffix] in stream.read(4096)
             start = stream.readline(4096)
             return start.startswith(MAGIC) if path.suffix == ".bin" else BANNER in start
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,9 +30,11 @@ from onnxc.passes.check_graph import check_graph
 from onnxc.passes.choose import choose
 from onnxc.passes.fix import Fix, fix_inputs
 from onnxc.passes.fix import text as fix_text
+from onnxc.passes.fold_across import fold_across
 from onnxc.passes.fuse_bands import fuse_bands
 from onnxc.passes.fuse_rows import fuse_rows
 from onnxc.passes.infer import infer
+from onnxc.passes.join_dimensions import join_dimensions
 from onnxc.passes.keep_borders import keep_borders
 from onnxc.passes.layout import layout
 from onnxc.passes.load import load
@@ -50,11 +52,13 @@ if TYPE_CHECKING:
 
 GRAPH_PASSES: Final[tuple[Callable[[ir.Model], None], ...]] = (infer, simplify)
 PROGRAM_PASSES: Final[tuple[Callable[[Program], Program], ...]] = (
+    join_dimensions,
     layout,
     choose,
     fuse_bands,
     split_axes,
     merge_axes,
+    fold_across,
     widen_rows,
     fuse_rows,
     plan_memory,
@@ -101,6 +105,12 @@ class Compiled:
     @property
     def name(self) -> str:
         return self.module.name
+
+    @property
+    def banner(self) -> Banner:
+        """What the first lines of the C say."""
+        values = self.module.values
+        return Banner(**{entry.name: values[entry.name] for entry in fields(Banner)})
 
     @property
     def header(self) -> str:
@@ -162,6 +172,7 @@ def compile_model(
     optimize: str = "speed",
     portable_bits: bool = False,
     weights: str = "inline",
+    profile: bool = False,
     observe: Observe | None = None,
 ) -> Compiled:
     """Runs every pass. Raises ModelError with all problems of the model, or UsageError.
@@ -174,6 +185,7 @@ def compile_model(
     optimize  for what, one of target.OPTIMIZE: fast code, or little code
     weights   where constants stand, one of output.WEIGHTS: in the C or in a file beside it
     portable_bits   whether float results have the same bits with every compiler and processor
+    profile   whether the C has hooks around the calls of its kernels, for who measures them
     observe   is called with the name of each pass and what it left
 
     The memory plan is proved by a checker of its own (check_plan.py); with ONNXC_DEBUG=1 in the
@@ -199,21 +211,14 @@ def compile_model(
     program = lower(model, plain=plain)
     wanted = target_of(target, optimize, portable=portable_bits)
     program = replace(program, target=None if plain else wanted)
-    shown("lower", program)
-    if debug:
-        check_program(program)
-    for program_pass in PROGRAM_PASSES:
-        program = program_pass(program)
-        shown(program_pass.__name__, program)
-        if debug:
-            check_program(program)
-    check_plan(program)
+    program = planned(program, shown)
     options = [f"--dim {key}={value}" for key, value in (dims or {}).items()]
     options += [f"--fix {key}={fix_text(value)}" for key, value in (fix or {}).items()]
     options += [f"--target {target}"] if target != "generic" else []
     options += [f"--optimize {optimize}"] if optimize != "speed" else []
     options += ["--portable-bits"] if portable_bits else []
     options += [f"--weights {weights}"] if weights != "inline" else []
+    options += ["--profile"] if profile else []
     banner = Banner(
         name=model_name(stem) if name is None else name,
         version=onnxc.__version__,
@@ -221,12 +226,29 @@ def compile_model(
         license=license,
         options=" ".join(map(comment_text, options)) or "none",
     )
-    return replace(emit_program(program, banner, weights), fixed=fixed)
+    return replace(emit_program(program, banner, weights, profile=profile), fixed=fixed)
 
 
-def emit_program(program: Program, banner: Banner, weights: str = "inline") -> Compiled:
+def planned(program: Program, observe: Observe = lambda _name, _thing: None) -> Program:
+    """What lower left, through all passes that follow, for the target that it names."""
+    debug = os.environ.get("ONNXC_DEBUG") == "1"
+    observe("lower", program)
+    if debug:
+        check_program(program)
+    for program_pass in PROGRAM_PASSES:
+        program = program_pass(program)
+        observe(program_pass.__name__, program)
+        if debug:
+            check_program(program)
+    check_plan(program)
+    return program
+
+
+def emit_program(
+    program: Program, banner: Banner, weights: str = "inline", *, profile: bool = False
+) -> Compiled:
     """The last step: a planned program as C."""
-    module = emit(program, banner, weights)
+    module = emit(program, banner, weights, profile=profile)
     inputs = [port for port in module.ports if port.direction == "input"]
     outputs = [port for port in module.ports if port.direction == "output"]
     return Compiled(module, program, _interfaces(inputs), _interfaces(outputs))

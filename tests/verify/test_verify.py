@@ -293,13 +293,20 @@ def test_a_banner_of_many_options_has_several_lines(tmp_path: Path) -> None:
     model = node_model("Equal", BY_NAME["float"], BY_NAME["bool"], ["height", "width"], ["width"])
     dims = {"height": 2, "width": 3}
     compiled = compile_model(
-        model, dims=dims, target="cortex-m4", optimize="size", portable_bits=True, name="m"
+        model,
+        dims=dims,
+        target="cortex-m4",
+        optimize="size",
+        portable_bits=True,
+        profile=True,
+        name="m",
     )
     assert max(map(len, compiled.header.splitlines())) < 100
     assert _options_of(compiled.header) == {
         "target": "cortex-m4",
         "optimize": "size",
         "portable_bits": True,
+        "profile": True,
     }
     (tmp_path / "m.c").write_text(compiled.c_source, encoding="utf-8")
     (tmp_path / "m.h").write_text(compiled.header, encoding="utf-8")

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from onnxc.emit.literals import Constant
+from onnxc.emit.profile import ListedKernel
 from onnxc.emit.text import WIDTH, comment, render
 from onnxc.emit.weights import ALIGNMENT, Weights
 from onnxc.expression import Buffer
@@ -116,10 +117,12 @@ def header(
     constants: Sequence[Constant],
     types: Collection[str],
     weights: Weights | None,
+    kernels: Sequence[ListedKernel] | None = None,
 ) -> tuple[str, str]:
     """The text of the .h, and the hash of it that the .c checks.
 
-    types   which of the types that C lacks the .c needs: string, complex64, complex128
+    types    which of the types that C lacks the .c needs: string, complex64, complex128
+    kernels  what a profile calls the kernels; None where there are no hooks for one
     """
     size = program.workspace_size
     run = signature(banner, ports, "run", weights=weights, workspace=True)
@@ -134,6 +137,7 @@ def header(
         "alignment": program.alignment,
         "weights_bytes": given,
         "weights_alignment": ALIGNMENT,
+        "kernels": kernels,
         "run": run,
         "run_static": signature(banner, ports, "run_static", weights=weights, workspace=False),
     }

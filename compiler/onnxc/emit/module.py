@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from onnxc.emit.contracted import may_contract, work
 from onnxc.emit.interface import Banner, Port, header, signature
 from onnxc.emit.literals import Constant, constant
 from onnxc.emit.loops import Kernel, Parameter, kernel_of
+from onnxc.emit.profile import listed_kernels
 from onnxc.emit.rows import rows_kernel
 from onnxc.emit.text import (
     WIDTH,
@@ -30,6 +31,7 @@ from onnxc.emit.views import BranchView, Call, Note, RepeatView, Tap, TapView
 from onnxc.emit.weights import ByteSink, Weights, local_names, weights
 from onnxc.expression import Buffer
 from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows, Step
+from onnxc.kernel_numbers import numbered
 from onnxc.names import Names, unique_names
 from onnxc.passes.keep_borders import stores_nothing
 from onnxc.resources import runtime_functions, runtime_text
@@ -68,7 +70,7 @@ class Module:
     body     the kernels and the run functions, the part of the .c that people read
     weights  the file of constants beside the .c, where there is one
     values   what else model.c.j2 asks for; the constants follow it, piece by piece
-    calls    the C function of each step that is one call, nested programs aside
+    calls    the C function of each step that is one call, in nested programs too
     """
 
     name: str
@@ -82,19 +84,7 @@ class Module:
 
     def write_c(self, stream: TextSink, header_file: str = "", *, single: bool = False) -> None:
         """The .c, in pieces; it includes `header_file` or, with `single`, holds the header."""
-        header_file = header_file or f"{self.name}.h"
-        weights_file = f"{header_file.removesuffix('.h')}.bin"
-        outside = self.weights.declarations(weights_file) if self.weights else ""
-        stream.write(
-            render(
-                "model.c.j2",
-                **self.values,
-                body=self.body,
-                weights=outside,
-                inlined_header=self.header if single else "",
-                header_file=header_file,
-            )
-        )
+        stream.write(self.opening(header_file, single=single))
         for item in self.constants:
             if item.form == "outside":
                 continue
@@ -106,6 +96,20 @@ class Module:
             for chunk in item.chunks():
                 stream.write(chunk)
             stream.write(";\n")
+
+    def opening(self, header_file: str = "", *, single: bool = False) -> str:
+        """The .c up to its constants."""
+        header_file = header_file or f"{self.name}.h"
+        weights_file = f"{header_file.removesuffix('.h')}.bin"
+        outside = self.weights.declarations(weights_file) if self.weights else ""
+        return render(
+            "model.c.j2",
+            **self.values,
+            body=self.body,
+            weights=outside,
+            inlined_header=self.header if single else "",
+            header_file=header_file,
+        )
 
     def aligns(self, constant: Constant) -> bool:
         """Whether a constant begins a cache line: one that vectors may read, and that is large."""
@@ -124,12 +128,15 @@ def emit(
     banner: Banner,
     weights_form: str = "inline",
     taps: Mapping[Step, Sequence[Tap]] | None = None,
+    *,
+    profile: bool = False,
 ) -> Module:
     """The module of a program that plan_memory has planned; output.WEIGHTS has the forms.
 
-    taps  what the run function copies after which step; nothing else of the text depends on it
+    taps     what the run function copies after which step; nothing else of the text depends on it
+    profile  whether hooks stand around the calls of kernels
     """
-    return _Emission(program, banner, weights_form, taps or {}).module()
+    return _Emission(program, banner, weights_form, taps or {}, profile=profile).module()
 
 
 class _Emission:
@@ -139,9 +146,12 @@ class _Emission:
         banner: Banner,
         weights_form: str,
         taps: Mapping[Step, Sequence[Tap]],
+        *,
+        profile: bool,
     ) -> None:
         self.program = program
         self.taps = taps
+        self.numbers = numbered(program) if profile else None
         self.calls: dict[Step, str] = {}
         self.weights_form = weights_form
         self.target = program.target or TARGETS["generic"]
@@ -192,7 +202,10 @@ class _Emission:
         outside = weights(banner.name, self.weights_form, constants)
         if outside:
             self.includes.add("string.h")
-        text, interface_hash = header(program, banner, self.ports, constants, self.types(), outside)
+        kernels = None if self.numbers is None else listed_kernels(self.numbers, self.calls)
+        text, interface_hash = header(
+            program, banner, self.ports, constants, self.types(), outside, kernels
+        )
         if self.checked:
             self.runtime.add("onnxc_first")
             self.exact.add("onnxc_first")
@@ -214,6 +227,7 @@ class _Emission:
             "runtime": runtime,
             "fused": fused,
             "portable": self.target.portable,
+            "profile": self.numbers is not None,
             "dispatch": self.dispatch_text(),
             "constants": [
                 {"declaration": c.declaration, "text": buffer_text(c.buffer)} for c in inline
@@ -300,10 +314,7 @@ class _Emission:
         """The steps of the run function itself, with what is copied after each."""
         views: list[Any] = []
         for step in steps:
-            found = self.steps([step])
-            views += found
-            if found and isinstance(found[0], Call):
-                self.calls[step] = found[0].function
+            views += self.steps([step])
             views += [
                 TapView(
                     f"memcpy(onnxc_taps + {t.offset}, {self.pointer(t.buffer)}, {t.buffer.bytes})"
@@ -313,7 +324,15 @@ class _Emission:
         return views
 
     def steps(self, steps: Sequence[Step]) -> list[Any]:
-        return [self.step(step) for step in steps if not stores_nothing(step)]
+        return [self.view(step) for step in steps if not stores_nothing(step)]
+
+    def view(self, step: Step) -> Any:
+        """As the template takes it; of a call its function is kept, and it gets its number."""
+        view = self.step(step)
+        if not isinstance(view, Call):
+            return view
+        self.calls[step] = view.function
+        return view if self.numbers is None else replace(view, number=self.numbers[step])
 
     def step(self, step: Step) -> Any:
         match step:

@@ -69,9 +69,14 @@ def sections(
         kernels = [kernel_text(step, name, comment, variant) for step, name, comment in steps]
         shared = shared_texts([step for step, _, _ in steps])
         kernels = [*(in_variant(text, variant) for text in shared), *kernels]
-        words = [_words(lanes, variant, "".join(kernels)) for lanes in _lane_counts(variant)]
-        found.append({**vars(variant), "words": words, "kernels": kernels})
+        found.append(section(kernels, variant))
     return found
+
+
+def section(kernels: Sequence[str], variant: Variant) -> dict[str, Any]:
+    """Of one variant, whose names the kernels have."""
+    words = [_words(lanes, variant, "".join(kernels)) for lanes in _lane_counts(variant)]
+    return {**vars(variant), "words": words, "kernels": kernels}
 
 
 def _of_doubles(text: str) -> str:
@@ -144,7 +149,7 @@ def tile_texts(step: Micro, target: Target) -> list[str]:
             return [f"{parameters.band} of {parameters.parts[-1].rows} rows"]
         case _:
             found = []
-    unit = "floats"
+    unit = "floats" if step.name != "integers_scalar" else "integers"
     if isinstance(step.parameters, Contraction) and step.parameters.dtype is not FLOAT:
         unit = "doubles"
     return [*dict.fromkeys(f"{text} {unit}" for text in found)]

@@ -14,6 +14,8 @@ class Call:
     text: str
     checked: bool
     comment: list[str]
+    number: int | None = None
+    """Of the kernel, where the hooks of a profile stand around the call."""
 
     @property
     def function(self) -> str:

@@ -7,13 +7,17 @@ from typing import Final
 from onnxc.dtypes import DOUBLE, FLOAT
 from onnxc.emit.text import node_text
 from onnxc.emit.tuned import tile_texts
-from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Step, every_step
+from onnxc.expression import Fold
+from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows, Step, every_step
 from onnxc.passes.merge_axes import merged
+from onnxc.report import work
 from onnxc.target import Target
+from onnxc.traversal import walk
 from onnxc.tuned.product import only_fold, product_of
 
 REASONS: Final = {
     "bands": "what a row of the last needs is computed just before, and stays in the cache",
+    "border": "with padding in memory no window needs a test at the edges",
     "byte_transpose": "squares of 16 bytes are turned in registers",
     "contraction": "each value that is read meets a panel of the other operand",
     "depthwise": "each channel has a filter of its own: vectors of channels",
@@ -21,6 +25,7 @@ REASONS: Final = {
     "gemv": "few rows: the constant is read once, in order",
     "integer_depthwise": "each channel has a filter of its own: vectors of channels",
     "integer_product": "bytes by fours, each of which meets a panel of the other operand",
+    "integers_scalar": "bytes are multiplied as they are, the sums of a tile stay in registers",
     "recurrent": "the state stays near from one time to the next, the gates in registers",
     "rowwise": "no row is read for two: whole rows, each times a number",
     "shared_scalar": "for little code: all such layers call one function",
@@ -48,22 +53,50 @@ def _named(step: Step) -> str:
 
 
 def _chosen(step: Step, target: Target) -> str:
+    name = step.name if isinstance(step, Micro | Routine) else "plain loops"
+    tiles = ", ".join(tiles_of(step, target))
+    return f"{name}{', ' + tiles if tiles else ''}; {reason(step)}"
+
+
+def tiles_of(step: Step, target: Target) -> list[str]:
+    """What a tuned kernel computes at once, for each variant of a target where it differs."""
+    return tile_texts(step, target) if isinstance(step, Micro) else []
+
+
+def reason(step: Step) -> str:
+    """Why it is the kernel that it is."""
     match step:
         case Micro():
-            tiles = ", ".join(tile_texts(step, target))
-            reason = REASONS.get(step.name, "made for it")
-            return f"{step.name}{', ' + tiles if tiles else ''}; {reason}"
+            return REASONS.get(step.name, "made for it")
         case Loops():
-            return f"plain loops; {_why_plain(step)}"
+            return _why_plain(step)
         case Routine():
-            return f"{step.name}; no sums and no function of elements"
-    raise AssertionError(f"no kernel of its own: {step}")
+            return REASONS.get(step.name, "no sums and no function of elements")
+        case Rows():
+            return "all of them run for some rows and then for the next: what they share stays near"
+        case Branch():
+            return "which of the two runs is decided by a value"
+        case Repeat():
+            return "what is inside runs several times"
+
+
+def _why_without_products(loops: Loops) -> str:
+    folds = [node for node in walk(*loops.roots()) if isinstance(node, Fold)]
+    if sum(bool(fold.hint) and fold.operation == "sum" for fold in folds) > 1:
+        return "several sums of products at once"
+    if folds and work.products(loops):
+        return "sums of elementwise products, which no operator of matrices states"
+    if folds:
+        return "no sum of products of floats"
+    if work.arithmetic(loops) == work.MOVES:
+        return "elements go to another place, none is computed"
+    return "each element by itself, with no sums"
 
 
 def _why_plain(loops: Loops) -> str:
     fold = only_fold(loops)
     if fold is None:
-        return "no sum of products of floats"
+        return _why_without_products(loops)
     if fold.dtype not in (FLOAT, DOUBLE):
         return "too few products, or bytes that do not lie as a kernel reads them"
     if product_of(merged(loops)) is None:

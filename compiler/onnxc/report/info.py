@@ -17,7 +17,8 @@ from onnxc.errors import ModelError, Problem
 from onnxc.passes import bind, load, propose
 from onnxc.passes.check_node import is_supported
 from onnxc.passes.fix import Fix, fix_inputs
-from onnxc.report import memory, quantized, stack
+from onnxc.report import quantized, stack, summary
+from onnxc.report.kernels import kernels_of
 from onnxc.report.text import columns, count, printable, some
 from onnxc.values import type_text
 
@@ -74,12 +75,17 @@ def gather(
         ],
         "dim_options": [bind.options({key: n}) for key, n in (added.dims if added else {}).items()],
         "command": _command(path, given.and_(added)),
-        "memory": compiled and memory.sizes(compiled) | memory.plan(compiled),
-        "stack": compiled and stack.measure(compiled),
+        "summary": compiled and _summary(compiled),
         "int8_as_float": quantized.in_float(compiled.program) if compiled else [],
         "unsupported": unsupported,
         "problems": problems,
     }
+
+
+def _summary(compiled: pipeline.Compiled) -> dict[str, Any]:
+    """As the report has it."""
+    found = summary.summary(compiled, kernels_of(compiled.program))
+    return {**found, "stack": stack.measure(compiled)}
 
 
 def _value(value: ir.Value) -> dict[str, Any]:
@@ -163,7 +169,10 @@ def lines(found: Mapping[str, Any]) -> Iterator[str]:
         refused = found["unsupported"] or found["problems"]
         lead = "once what is below is solved" if refused else "compile with"
         yield printable(f"  {lead}: {found['command']}")
-    yield from _memory_lines(found)
+    if found["summary"] is None:
+        yield "memory: not known before the model compiles"
+    else:
+        yield from summary.lines(found["summary"])
     yield from _int8_lines(found)
     yield from _unsupported_lines(found)
 
@@ -190,17 +199,6 @@ def _open_dim_cells(dims: Sequence[Mapping[str, Any]]) -> Iterator[list[str]]:
     for key, axes in places.items():
         name = "(unnamed)" if key == axes[0] else str(key)
         yield [printable(name), printable(", ".join(axes))]
-
-
-def _memory_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    if found["memory"] is None:
-        yield "memory: not known before the model compiles"
-    else:
-        yield "memory:"
-        yield f"  {memory.ram_line(found['memory'])}"
-        yield f"  {memory.plan_line(found['memory'])}"
-        yield f"  {memory.constants_line(found['memory'])}"
-        yield f"  {stack.line(found['stack'])}"
 
 
 def _int8_lines(found: Mapping[str, Any]) -> Iterator[str]:

@@ -56,16 +56,10 @@ def plan(compiled: Compiled) -> dict[str, Any]:
     return {"workspace_bound_bytes": peak.bound, "workspace_ratio": round(ratio, 4)}
 
 
-def plan_line(found: Mapping[str, Any]) -> str:
-    """How good the plan is: values that live at once need their bytes, wherever they are."""
-    bound = count(found["workspace_bound_bytes"], "byte")
-    return f"least workspace of any plan: {bound}; ratio {found['workspace_ratio']:.2f}"
-
-
 def ram_line(found: Mapping[str, int]) -> str:
     """What the program must have room for while the model runs."""
     workspace = count(found["workspace_bytes"], "byte")
-    return f"RAM: inputs {_side(found, 'inputs')}, outputs {_side(found, 'outputs')}, " + (
+    return f"RAM: inputs {side(found, 'inputs')}, outputs {side(found, 'outputs')}, " + (
         f"workspace {workspace}"
     )
 
@@ -74,18 +68,23 @@ def constants_line(found: Mapping[str, int]) -> str:
     return f"constants: {count(found['constants_bytes'], 'byte')}"
 
 
-def _side(found: Mapping[str, int], side: str) -> str:
-    strings, size = found[f"{side}_strings"], count(found[f"{side}_bytes"], "byte")
+def side(found: Mapping[str, Any], name: str) -> str:
+    """What the "inputs" or the "outputs" take, as in "24 bytes and 1 string"."""
+    strings, size = found[f"{name}_strings"], count(found[f"{name}_bytes"], "byte")
     if not strings:
         return size
     texts = count(strings, "string")
-    return f"{size} and {texts}" if found[f"{side}_bytes"] else texts
+    return f"{size} and {texts}" if found[f"{name}_bytes"] else texts
+
+
+def bytes_of(value: Interface) -> int:
+    """Of an input or output; of strings those of the pointers and lengths on a 64-bit host."""
+    return value.dtype.packed_bytes(prod(value.shape))
 
 
 def _bytes(side: Sequence[Interface]) -> int:
     shapes = [i.actual for i in side if i.actual is not None]
-    numbers = [i for i in (*side, *shapes) if i.dtype.kind != "string"]
-    return sum(i.dtype.packed_bytes(prod(i.shape)) for i in numbers)
+    return sum(bytes_of(i) for i in (*side, *shapes) if i.dtype.kind != "string")
 
 
 def _strings(side: Sequence[Interface]) -> int:

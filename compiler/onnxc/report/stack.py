@@ -1,42 +1,24 @@
 """How deep the stack of a model's C gets, by gcc's own account: a call graph with bytes a function.
 
-The C is compiled to assembly with -fcallgraph-info=su (gcc 10 and later), nothing is run. No
-function of the C calls itself, so the deepest path is the bound. A call whose function is picked at
-run time may be to any function of the file. What functions of the C library need, such as memcpy,
-is not known to the compiler of their caller: they are named.
+The C is compiled with -fcallgraph-info=su (gcc 10 and later), nothing is run. No function
+of the C calls itself, so the deepest path is the bound. A call whose function is picked at run time
+may be to any function of the file. What functions of the C library need, such as memcpy, is not
+known to the compiler of their caller: they are named.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import re
-import shlex
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from onnxc.emit.interface import Banner
-from onnxc.pipeline import Compiled, emit_program
+from onnxc.pipeline import Compiled
+from onnxc.report.build import Built, build, commands, is_asked_for
 from onnxc.report.text import count
 
-LEVELS: Final = {"speed": "-O2", "size": "-Os"}
-COMPILERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "aarch64": ("aarch64-linux-gnu-gcc",),
-    "cortex-m4": (
-        "arm-none-eabi-gcc --specs=picolibc.specs -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16"
-        " -mfloat-abi=hard",
-        "arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard",
-    ),
-}
-"""Compilers of a target, the best first; of every other one it is what CC names, or cc or gcc."""
 INDIRECT: Final = "__indirect_call"
-LARGE: Final = 1 << 20
-"""Bytes of constants that need not be read to know what the code does."""
 _NODE: Final = re.compile(r'^node: \{ title: "([^"]+)" label: "([^"]*)"')
 _EDGE: Final = re.compile(r'^edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"')
 _BYTES: Final = re.compile(r"(\d+) bytes \((static|dynamic|dynamic,bounded|bounded)\)")
@@ -98,53 +80,34 @@ def measure(compiled: Compiled) -> dict[str, Any]:
     bytes    of a call of <model>_run, its own frame too
     outside  functions of the C library that it calls, whose stack comes on top
     """
-    compiled, target = _without_constants(compiled), compiled.program.target
-    level = LEVELS["size" if target is not None and target.small else "speed"]
-    reason = ""
-    for command in _commands("generic" if target is None else target.name):
-        words = [*shlex.split(command), "-std=c99", level]
-        found, reason = _graph(words, compiled)
-        if found is not None:
-            entry = f"{compiled.name}_run"
-            return {
-                "bytes": found.deepest(entry),
-                "outside": found.outside(),
-                "command": shlex.join(words),
-            }
+    target, reason = compiled.program.target, ""
+    for command in commands("generic" if target is None else target.name):
+        built = build(compiled, command)
+        found = bound(compiled, built)
+        if "reason" not in found:
+            return found
+        reason = found["reason"]
+        if is_asked_for(command) and built.sections is None:
+            break
     return {"reason": reason}
 
 
-def line(found: Mapping[str, Any]) -> str:
+def bound(compiled: Compiled, built: Built) -> dict[str, Any]:
+    """As `measure`, of what one compiler made of the C."""
+    if not built.graph:
+        unable = f"{built.words[0]} gives no call graph (gcc 10 and later do)"
+        return {"reason": unable if built.sections is not None else built.reason}
+    found = frames(built.graph)
+    return {
+        "bytes": found.deepest(f"{compiled.name}_run"),
+        "outside": found.outside(),
+        "command": built.command,
+    }
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """What `measure` says, for people."""
     if "reason" in found:
-        return f"stack: not known: {found['reason']}"
+        return f"not known: {found['reason']}"
     outside = f", and that of {', '.join(found['outside'])}" if found["outside"] else ""
-    return f"stack: at most {count(found['bytes'], 'byte')}{outside} [{found['command']}]"
-
-
-def _without_constants(compiled: Compiled) -> Compiled:
-    """The same code without many megabytes of numbers, which the assembler would read."""
-    if compiled.constants_size < LARGE:
-        return compiled
-    banner = Banner(compiled.name, "", "", "", "")
-    return emit_program(compiled.program, banner, "incbin")
-
-
-def _commands(target: str) -> Iterator[str]:
-    yield from COMPILERS.get(target, (os.environ.get("CC") or "cc", "gcc"))
-
-
-def _graph(words: list[str], compiled: Compiled) -> tuple[Frames | None, str]:
-    """The call graph, or why there is none."""
-    if shutil.which(words[0]) is None:
-        return None, f"{words[0]} was not found"
-    with tempfile.TemporaryDirectory(prefix="onnxc-") as name:
-        folder = Path(name)
-        (folder / "model.h").write_text(compiled.header, encoding="utf-8")
-        with (folder / "model.c").open("w", encoding="utf-8") as stream:
-            compiled.write_c(stream, "model.h")
-        flags = ["-fcallgraph-info=su", "-S", "model.c", "-o", "model.s"]
-        done = subprocess.run([*words, *flags], cwd=folder, capture_output=True, check=False)
-        graph = folder / "model.ci"
-        if done.returncode or not graph.is_file():
-            return None, f"{words[0]} gives no call graph (gcc 10 and later do)"
-        return frames(graph.read_text(encoding="utf-8", errors="replace")), ""
+    return f"at most {count(found['bytes'], 'byte')}{outside} [{found['command']}]"

@@ -116,7 +116,7 @@ def _options_of(header: str) -> dict[str, Any]:
     told = re.search(r"\bOptions: (.*?)\.\n \*\n", header, re.DOTALL)
     words = told[1].replace("\n * ", " ").split() if told else []
     found: dict[str, Any] = {OPTIONS[a]: b for a, b in pairwise(words) if a in OPTIONS}
-    return found | {"portable_bits": "--portable-bits" in words}
+    return found | {"portable_bits": "--portable-bits" in words, "profile": "--profile" in words}
 
 
 def _check_header(c_file: Path, header: str, compiled: Compiled) -> None:

@@ -19,7 +19,6 @@ import numpy as np
 
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import ElementType, numpy_dtype
-from onnxc.emit.interface import Banner
 from onnxc.emit.module import emit
 from onnxc.emit.views import Tap
 from onnxc.errors import UsageError
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 POINTER: Final = "onnxc_taps"
 ALIGNMENT: Final = 64
-BANNER: Final = ("name", "version", "source", "license", "options")
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,8 @@ class Tapped:
             return array.copy()
         order, begin = self.placed.order, self.placed.begin
         inside = tuple(slice(begin[d], begin[d] + self.placed.shape[d]) for d in order)
-        return np.ascontiguousarray(array[inside].transpose(np.argsort(order)))
+        value = np.ascontiguousarray(array[inside].transpose(np.argsort(order)))
+        return value.reshape(self.placed.whole or self.placed.shape)
 
 
 @dataclass(frozen=True)
@@ -99,11 +98,9 @@ def write_tapped(subject: Subject, folder: Path) -> TappedC:
         copied.setdefault(step, []).append(tap)
         chosen.append((step, tap))
         size += -(-buffer.bytes // ALIGNMENT) * ALIGNMENT
-    values = compiled.module.values
-    banner = Banner(**{key: values[key] for key in BANNER})
     weights = compiled.module.weights
     form = "inline" if weights is None else "file" if weights.given else "incbin"
-    module = emit(compiled.program, banner, form, copied)
+    module = emit(compiled.program, compiled.banner, form, copied)
     c_file = folder / (subject.c_file.name if subject.c_file else f"{compiled.name}.c")
     _write(subject, module.body, c_file)
     taps = tuple(_tapped(step, tap, module.calls, compiled.program) for step, tap in chosen)
