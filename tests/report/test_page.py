@@ -203,6 +203,12 @@ def test_the_kernels_say_where_their_times_are_from() -> None:
     assert "Times are of a run on a made-up processor, built by gcc 12.2 with -std=c99 -O2" in said
 
 
+def test_a_kernel_that_rescales_integer_sums_is_marked() -> None:
+    rows = parsed(page(facts(quantized=True))).query("#kernels tbody")
+    marked = [element.to_text().count("rescaled in float32") for element in rows]
+    assert marked == [1, 1, 1, 1, 1, 0]
+
+
 def test_beside_a_plain_form_the_others_are_named() -> None:
     section = parsed(page(facts(kernels=1))).query_one("#functions")
     assert isinstance(section, Element)

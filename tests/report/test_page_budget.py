@@ -113,8 +113,12 @@ def test_rows_of_the_table(kib: int, workspace: int, ram: float, kernels: tuple[
 
 def _constants() -> list[dict[str, Any]]:
     """In the order of the kernels 5, 9 and 3 bytes, then one byte that none reads."""
-    sizes = ((0, 9, [2]), (1, 3, [3]), (2, 5, [0, 3]), (3, 1, []))
-    return [tensor(number, "w", bytes=size, readers=readers) for number, size, readers in sizes]
+    return [
+        tensor(0, "w", bytes=9, readers=[2]),
+        tensor(1, "w", bytes=3, readers=[3]),
+        tensor(2, "w", bytes=5, readers=[0, 3]),
+        tensor(3, "w", bytes=1),
+    ]
 
 
 @pytest.mark.parametrize(
