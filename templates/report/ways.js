@@ -386,7 +386,9 @@ if (view) {
     if (tableBox.classList.contains("ways-shown")) return;
     event.preventDefault();
     view.focus({ preventScroll: true });
-    drawing.scrollIntoView({ block: "center" });
+    const centre = () => drawing.scrollIntoView({ block: "center" });
+    centre();
+    requestAnimationFrame(centre); // what came into sight may have another height by now
   });
 
   arrange();
