@@ -386,9 +386,19 @@ if (view) {
     if (tableBox.classList.contains("ways-shown")) return;
     event.preventDefault();
     view.focus({ preventScroll: true });
-    const centre = () => drawing.scrollIntoView({ block: "center" });
+    // What comes into sight may turn out higher than was thought: again until nothing moves.
+    let before = NaN;
+    let frames = 20;
+    let unmoved = 0;
+    const centre = () => {
+      drawing.scrollIntoView({ block: "center" });
+      const { top } = drawing.getBoundingClientRect();
+      unmoved = top === before ? unmoved + 1 : 0;
+      before = top;
+      frames -= 1;
+      if (unmoved < 3 && frames) requestAnimationFrame(centre);
+    };
     centre();
-    requestAnimationFrame(centre); // what came into sight may have another height by now
   });
 
   arrange();

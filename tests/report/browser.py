@@ -18,6 +18,15 @@ ARGUMENTS: Final = ("--no-sandbox", "--disable-gpu", "--hide-scrollbars")
 """Root, as in containers, has no sandbox."""
 
 
+IN_SIGHT: Final = """
+(row) => {
+  const box = document.querySelector(row)?.getBoundingClientRect();
+  return box && 0 <= box.top && box.bottom <= innerHeight;
+}
+"""
+"""Of a row that drawing makes anew, which an observer of one element would lose."""
+
+
 def program() -> str:
     """The path of a Chromium. Without one the test is skipped, but under CI it fails."""
     for name in PROGRAMS:

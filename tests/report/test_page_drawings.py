@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from onnxc.report.html import budget, page
 from onnxc.report.text import printable
 from tests.report import sample_facts
-from tests.report.browser import Shown, browser, show
+from tests.report.browser import IN_SIGHT, Shown, browser, show
 from tests.report.drawn_facts import HOSTILE, KIB, accuracy, facts, kernel
 
 __all__ = ["browser"]
@@ -392,7 +392,7 @@ def test_a_link_to_a_node_leads_to_its_row(shown: Shown) -> None:
     found = shown.page
     found.get_by_role("checkbox", name="fused 1").uncheck()
     found.evaluate("location.hash = 'node-1'")
-    expect(found.locator("#way-node-1")).to_be_in_viewport()
+    found.wait_for_function(IN_SIGHT, arg="#way-node-1")
     expect(found.locator("#ways-view")).to_be_focused()
     assert marked(found, "now") == {"node-1"}
 
@@ -521,7 +521,7 @@ def test_of_thousands_of_nodes_only_what_is_in_sight_has_rows(
     assert found.locator("#memory-plot a").count() == 999
     assert found.locator(".ways-row").count() < 150
     found.evaluate("location.hash = 'node-1500'")
-    expect(found.locator("#way-node-1500")).to_be_in_viewport()
+    found.wait_for_function(IN_SIGHT, arg="#way-node-1500")
     assert found.locator(".ways-row").count() < 150
     expect(found.locator("#ways-detail h3")).to_contain_text("Conv-11")
     shown.assert_quiet()

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from onnxc.report.html import page
 from onnxc.report.html.words import shortened
 from tests.report import drawn_facts
-from tests.report.browser import Shown, browser, show
+from tests.report.browser import IN_SIGHT, Shown, browser, show
 from tests.report.sample_facts import facts
 
 __all__ = ["browser"]
@@ -136,7 +136,7 @@ def test_what_is_told_of_a_node_is_in_sight(browser: Browser, file: Path) -> Non
     found = show(browser, file, **options).page
     found.locator("#way-node-1").click()
     expect(found.locator("#ways-detail h3")).to_be_in_viewport()
-    expect(found.locator("#way-node-1")).to_be_in_viewport()
+    found.wait_for_function(IN_SIGHT, arg="#way-node-1")
 
 
 def test_a_table_that_goes_on_says_so_and_this_one_does_not(
