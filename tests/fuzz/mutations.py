@@ -96,7 +96,7 @@ def mutated(model: ModelProto, donor: ModelProto, random: Random) -> ModelProto:
     """A copy with some changes, often one, seldom many; parts may come from `donor`."""
     result = ModelProto()
     result.CopyFrom(model)
-    for _ in range(min(8, 1 + int(random.expovariate(1.5)))):
+    for _ in range(1 + int(min(7.0, random.expovariate(1.5)))):
         change = random.choices(_CHANGES, _WEIGHTS)[0]
         change(result, donor, random)
     return result
