@@ -19,8 +19,9 @@ from onnxc.check_plan import check_plan
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import ElementType
 from onnxc.dump import dump
+from onnxc.emit.generated import Module, TextSink
 from onnxc.emit.interface import Banner, Port
-from onnxc.emit.module import Module, TextSink, emit
+from onnxc.emit.module import emit
 from onnxc.emit.weights import ByteSink
 from onnxc.errors import ModelError, UsageError
 from onnxc.kernel import Program

@@ -2,54 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from onnxc.report.html import budget, page
-from onnxc.report.text import printable
+from onnxc.report.html import page
 from tests.report import sample_facts
-from tests.report.browser import IN_SIGHT, Shown, browser, show
+from tests.report.browser import IN_SIGHT, Shown, browser
 from tests.report.drawn_facts import HOSTILE, KIB, accuracy, facts, kernel
+from tests.report.drawn_page import at, file, settled, shown, still, texts
 
-__all__ = ["browser"]
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("drawings") / "report.html"
-    path.write_text(page(facts(accuracy=accuracy())), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def shown(browser: Browser, file: Path) -> Shown:
-    return still(browser, file)
-
-
-def texts(found: Page, selector: str) -> list[str]:
-    return found.locator(selector).all_inner_texts()
-
-
-def at(found: Page, place: str) -> None:
-    """The address ends in that place, sooner or later."""
-    expect(found).to_have_url(re.compile(f"{place}$"))
-
-
-def settled(found: Page, selector: str) -> Locator:
-    """What is to be hovered, when what lies above it has been laid out."""
-    place = found.locator(selector)
-    place.scroll_into_view_if_needed()
-    found.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
-    return place
-
-
-def still(browser: Browser, file: Path, **options: Any) -> Shown:
-    """Without smooth scrolling: what the pointer is put on stays where it is."""
-    return show(browser, file, reduced_motion="reduce", **options)
+__all__ = ["browser", "file", "shown"]
 
 
 # The memory map.
@@ -196,82 +161,6 @@ def test_a_narrow_bar_has_its_name_upwards(browser: Browser, tmp_path: Path) -> 
 def test_a_link_to_a_tensor_marks_its_bar(shown: Shown) -> None:
     shown.page.evaluate("location.hash = 'tensor-2'")
     expect(shown.page.locator("#bar-2")).to_have_class("memory-held")
-
-
-# The budget.
-
-
-def test_page_and_script_say_the_same_of_any_budget(shown: Shown) -> None:
-    found, drawn = shown.page, facts()
-    for kib in (1, 16, 64, 96, 100, 103, 128, 5000):
-        found.locator("#budget-kib").fill(str(kib))
-        said = [found.locator(f"#budget-{what}").text_content() for what in ("ram", "flash")]
-        assert said == [
-            budget.ram_sentence(drawn, kib * KIB),
-            budget.flash_sentence(drawn, kib * KIB),
-        ]
-    shown.assert_quiet()
-
-
-def test_both_write_control_characters_as_escapes(browser: Browser, tmp_path: Path) -> None:
-    odd = facts()
-    odd["tensors"][0]["label"] = "\u202egnp.exe a\x00b\x1b\t\xa0\u2028\udc80\U000e0001\n."
-    odd["tensors"][0]["layout"] = "padded to 130 x 130"
-    path = tmp_path / "odd.html"
-    path.write_text(page(odd), encoding="utf-8")
-    found = still(browser, path).page
-    said = found.locator("#budget-ram").text_content()
-    assert said == printable(budget.ram_sentence(odd, 64 * KIB))
-    assert said is not None
-    assert r"\u202egnp.exe a\x00b\x1b\t\xa0\u2028\x80\U000e0001" in said
-
-
-def test_the_budget_begins_at_64_kib_and_is_drawn_into_the_map(shown: Shown) -> None:
-    found = shown.page
-    assert found.locator("#budget-kib").input_value() == "64"
-    expect(found.locator("#budget-ram")).to_contain_text("live at 1 of 4 kernels (1)")
-    line = found.locator("#memory-line line")
-    assert line.get_attribute("y1") == "36%"
-    expect(found.locator("#memory-budget-key")).to_have_text("budget 64 KiB")
-    over = found.locator(".memory-over[x]")
-    assert (over.get_attribute("x"), over.get_attribute("width")) == ("25%", "25%")
-    found.get_by_role("button", name="512", exact=True).click()
-    expect(line).to_have_count(0)
-    expect(over).to_have_count(0)
-    expect(found.locator("#memory-budget-key")).to_have_text("budget 512 KiB, above the map")
-    expect(found.locator("tr.budget-chosen th")).to_have_text("512 KiB")
-
-
-@pytest.mark.parametrize("wrong", ["", "0", "-3", "1e-9"])
-def test_what_is_no_size_is_answered_with_what_is_wanted(shown: Shown, wrong: str) -> None:
-    """Nothing that was said of another size stays, neither in the sentences nor in the map."""
-    found = shown.page
-    box = found.locator("#budget-kib")
-    box.fill(wrong)
-    wanted = found.locator("#budget-wanted")
-    expect(wanted).to_have_text("Give a size in KiB: a number greater than 0.")
-    expect(box).to_have_attribute("aria-invalid", "true")
-    for stale in ("#budget-ram", "#budget-flash", "#budget-kernels-title", "#memory-budget-key"):
-        expect(found.locator(stale)).to_be_hidden()
-    expect(found.locator("#memory-line line")).to_have_count(0)
-    expect(found.locator(".budget-line").first).to_be_hidden()
-    expect(found.locator(".budget-chosen, [aria-pressed=true]")).to_have_count(0)
-    box.fill("64")
-    expect(wanted).to_be_empty()
-    expect(box).to_have_attribute("aria-invalid", "false")
-    expect(found.locator("#budget-ram")).to_be_visible()
-    expect(found.locator("#memory-budget-key")).to_have_text("budget 64 KiB")
-    shown.assert_quiet()
-
-
-def test_what_is_too_large_is_listed_with_links(shown: Shown) -> None:
-    found = shown.page
-    found.locator("#budget-kib").fill("32")
-    found.get_by_text("3 kernels with more live than 32 KiB").click()
-    assert texts(found, "#budget-kernels a") == ["0 conv_0", "1 softmax_1", "2 gemm_2"]
-    found.get_by_text("1 tensor larger by themselves than 32 KiB").click()
-    found.locator("#budget-tensors a").click()
-    at(found, "#tensor-0")
 
 
 # Where each node went.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from dataclasses import replace
+from typing import Any, Final
 
 from onnxc.emit.contracted import may_contract, work
+from onnxc.emit.generated import Module
 from onnxc.emit.interface import Banner, Port, header, signature
 from onnxc.emit.literals import Constant, constant
 from onnxc.emit.loops import Kernel, Parameter, kernel_of
 from onnxc.emit.profile import listed_kernels
 from onnxc.emit.rows import rows_kernel
 from onnxc.emit.text import (
-    WIDTH,
     buffer_text,
     comment,
     explained,
@@ -28,7 +28,7 @@ from onnxc.emit.text import (
 )
 from onnxc.emit.tuned import kernel_text, operand_buffers, sections
 from onnxc.emit.views import BranchView, Call, Note, RepeatView, Tap, TapView
-from onnxc.emit.weights import ByteSink, Weights, local_names, weights
+from onnxc.emit.weights import Weights, local_names, weights
 from onnxc.expression import Buffer
 from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows, Step
 from onnxc.kernel_numbers import numbered
@@ -40,8 +40,6 @@ from onnxc.target import TARGETS
 
 VARIANTS_FROM: Final = 2048
 """Elements from which plain loops are built for every variant of the target."""
-ALIGNED_FROM: Final = 1024
-"""Bytes of a constant from which on it begins a cache line."""
 MOST_BITS: Final = 16 << 20
 """Bytes of constants up to which they are for any order of bytes, where bits are to be portable.
 
@@ -57,70 +55,6 @@ LIBM: Final = re.compile(r"\b(sqrtf?|fmodf?)\(")
 STRUCTS: Final = re.compile(r"\bonnxc_(string|complex64|complex128)\b")
 OWN_LOCALS: Final = ("arena", "over")
 """Variables of the run function, besides those that no name of a model ever becomes."""
-
-
-class TextSink(Protocol):
-    def write(self, text: str, /) -> object: ...
-
-
-@dataclass(frozen=True)
-class Module:
-    """The text of a model.
-
-    body     the kernels and the run functions, the part of the .c that people read
-    weights  the file of constants beside the .c, where there is one
-    values   what else model.c.j2 asks for; the constants follow it, piece by piece
-    calls    the C function of each step that is one call, in nested programs too
-    """
-
-    name: str
-    header: str
-    body: str
-    constants: tuple[Constant, ...]
-    ports: tuple[Port, ...]
-    weights: Weights | None
-    values: dict[str, Any] = field(repr=False)
-    calls: Mapping[Step, str] = field(default_factory=dict, repr=False)
-
-    def write_c(self, stream: TextSink, header_file: str = "", *, single: bool = False) -> None:
-        """The .c, in pieces; it includes `header_file` or, with `single`, holds the header."""
-        stream.write(self.opening(header_file, single=single))
-        for item in self.constants:
-            if item.form == "outside":
-                continue
-            start = f"static const {item.reference}"
-            aligned = "ONNXC_ALIGNED " if self.aligns(item) else ""
-            attribute = f"{aligned}{self.name.upper()}_CONST_ATTR = "
-            gap = " " if len(start) + len(attribute) < WIDTH else "\n    "
-            stream.write(f"\n{start}{gap}{attribute}")
-            for chunk in item.chunks():
-                stream.write(chunk)
-            stream.write(";\n")
-
-    def opening(self, header_file: str = "", *, single: bool = False) -> str:
-        """The .c up to its constants."""
-        header_file = header_file or f"{self.name}.h"
-        weights_file = f"{header_file.removesuffix('.h')}.bin"
-        outside = self.weights.declarations(weights_file) if self.weights else ""
-        return render(
-            "model.c.j2",
-            **self.values,
-            body=self.body,
-            weights=outside,
-            inlined_header=self.header if single else "",
-            header_file=header_file,
-        )
-
-    def aligns(self, constant: Constant) -> bool:
-        """Whether a constant begins a cache line: one that vectors may read, and that is large."""
-        return "#define ONNXC_ALIGNED" in self.values["dispatch"] and (
-            constant.buffer.bytes >= ALIGNED_FROM
-        )
-
-    def write_weights(self, stream: ByteSink) -> None:
-        """The file of constants beside the .c, in pieces; only where there is one."""
-        assert self.weights is not None
-        self.weights.write(stream)
 
 
 def emit(
