@@ -15,9 +15,9 @@ from onnxc.report.html.words import (
     kernel_text,
     percent,
     place,
-    several,
     type_text,
 )
+from onnxc.report.text import count
 
 LEAST_DECADES: Final = 3
 """That the axis of the errors has, however little they differ."""
@@ -111,7 +111,7 @@ def _sentence(facts: Facts) -> str:
     differ = {entry["name"] for entry in found["outputs"] if entry["verdict"] == "differs"}
     if differ:
         verb = "differs" if len(differ) == 1 else "differ"
-        text = f"{len(differ):,} of {several(len(names), 'output')} {verb}."
+        text = f"{len(differ):,} of {count(len(names), 'output')} {verb}."
     else:
         text = "no output differs."
     if found["first"]:

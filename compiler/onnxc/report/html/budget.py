@@ -19,10 +19,10 @@ from onnxc.report.html.words import (
     padding_text,
     percent,
     place,
-    several,
     shortened,
     type_text,
 )
+from onnxc.report.text import count
 
 BUDGETS: Final = (16, 32, 64, 128, 256, 512)
 """KiB; what microcontrollers have."""
@@ -249,15 +249,15 @@ def _what_must_shrink(facts: Facts, size: int) -> str:
     where = f"kernel {peak['kernel']} ({kernel_text(facts['kernels'][peak['kernel']])})"
     text = (
         f"No plan of these kernels can help: more than that is live at {len(over):,} of"
-        f" {several(len(live), 'kernel')} ({listed(over)}). "
+        f" {count(len(live), 'kernel')} ({listed(over)}). "
     )
     larger = _larger(facts, size)
     if larger:
         verb = "is larger by itself" if len(larger) == 1 else "are larger by themselves"
-        text += f"{several(len(larger), 'tensor')} {verb}. "
+        text += f"{count(len(larger), 'tensor')} {verb}. "
     tensors = by_number(facts["tensors"])
     named = " and ".join(
-        f"{shortened(tensor['label'])} ({type_text(tensor)}, {several(tensor['bytes'], 'byte')}"
+        f"{shortened(tensor['label'])} ({type_text(tensor)}, {count(tensor['bytes'], 'byte')}"
         f"{padding_text(tensor)})"
         for tensor in map(tensors.__getitem__, peak["tensors"][:NAMED])
     )
@@ -283,7 +283,7 @@ def flash_sentence(facts: Facts, size: int) -> str:
     return (
         f"{inside}{code}{alone} do not fit: in the order of the"
         f" kernels, the first {part.number:,} of {len(constants):,} would ({part.bytes:,} bytes),"
-        f" all that the first {part.kernels:,} of {several(part.of, 'kernel')} with constants need."
+        f" all that the first {part.kernels:,} of {count(part.of, 'kernel')} with constants need."
     )
 
 

@@ -13,9 +13,9 @@ from onnxc.report.html.words import (
     listed,
     percent,
     place,
-    several,
     shortened,
 )
+from onnxc.report.text import count
 from onnxc.report.work import MOVES, is_float
 
 NODES: Final = 4
@@ -108,9 +108,9 @@ def _rescaling_sentence(facts: Facts) -> str:
     one = len(found.kernels) == 1
     which = f"{'kernel' if one else 'kernels'} {listed(found.kernels)}"
     return (
-        f" {several(len(found.kernels), 'kernel')} with integer sums"
+        f" {count(len(found.kernels), 'kernel')} with integer sums"
         f" {'rescales' if one else 'rescale'} them in {found.arithmetic},"
-        f" {several(found.results, 'result')} in all: {which}."
+        f" {count(found.results, 'result')} in all: {which}."
     )
 
 
@@ -123,7 +123,7 @@ def integer_sentence(facts: Facts) -> str:
         kinds = " and ".join(name for name, macs in by_arithmetic.items() if macs)
         what = f"its products are of {kinds}" if kinds else "no products are summed"
         return f"This model is not quantised: {what}."
-    share = f"{whole:,} of {several(total, 'multiply-accumulate')}" + (
+    share = f"{whole:,} of {count(total, 'multiply-accumulate')}" + (
         f" ({100 * whole / total:.1f} %) run in integers. " if total else " run in integers. "
     )
     rescaled = _rescaling_sentence(facts)
@@ -132,7 +132,7 @@ def integer_sentence(facts: Facts) -> str:
         return share + (nothing or "Nothing of it is computed in floats.") + rescaled
     return (
         share
-        + f"{len(floats):,} of {several(len(facts['kernels']), 'kernel')} "
+        + f"{len(floats):,} of {count(len(facts['kernels']), 'kernel')} "
         + ("computes in floats." if len(floats) == 1 else "compute in floats.")
         + rescaled
     )

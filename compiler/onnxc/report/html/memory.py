@@ -17,11 +17,11 @@ from onnxc.report.html.words import (
     padding_text,
     percent,
     place,
-    several,
     shortened,
     size_text,
     type_text,
 )
+from onnxc.report.text import count
 
 MOST_TICKS: Final = 8
 """On the axis of the offsets."""
@@ -141,7 +141,7 @@ def memory(facts: Facts) -> Memory:
     shown, hidden = rows[:ROWS_AT_PEAK], rows[ROWS_AT_PEAK:]
     rest = ""
     if hidden:
-        rest = f"and {several(len(hidden), 'tensor')} of {amount(sum(row.bytes for row in hidden))}"
+        rest = f"and {count(len(hidden), 'tensor')} of {amount(sum(row.bytes for row in hidden))}"
     return Memory(peak_sentence(facts), memory_map(facts), shown, rest, tuple(_outside(facts)))
 
 
@@ -156,7 +156,7 @@ def peak_sentence(facts: Facts) -> str:
     where = f"kernel {peak['kernel']} ({kernel_text(kernel)})"
     text = (
         f"Most is live at {where}: {exact_amount(peak['bytes'])} in"
-        f" {several(len(largest), 'tensor')}. "
+        f" {count(len(largest), 'tensor')}. "
     )
     sizes = enumerate(facts["memory"]["live"])
     also = [n for n, size in sizes if size == peak["bytes"] and n != peak["kernel"]]
@@ -316,4 +316,4 @@ def _outside(facts: Facts) -> Iterator[Outside]:
     constants = [tensor for tensor in facts["tensors"] if tensor["place"] == "constant"]
     if constants:
         size = facts["summary"]["constants_bytes"]
-        yield Outside("constants", several(len(constants), "tensor"), "", size)
+        yield Outside("constants", count(len(constants), "tensor"), "", size)

@@ -10,11 +10,11 @@ from markupsafe import Markup
 from onnxc.report.html.words import (
     amount,
     exact_amount,
-    several,
     shortened,
     size_text,
     type_text,
 )
+from onnxc.report.text import count
 
 EXACT: Final = 10_000
 """Counts up to which a short form gives every digit."""
@@ -73,7 +73,7 @@ FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "grouped": grouped,
     "macs": lambda number: together(macs(number)),
     "percent": lambda share: together(percent(share)),
-    "several": several,
+    "several": count,
     "shortened": shortened,
     "size": size_text,
     "type": type_text,

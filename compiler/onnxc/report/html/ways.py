@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onnxc.report.html.words import Facts, kernel_text, several
+from onnxc.report.html.words import Facts, kernel_text
+from onnxc.report.text import count
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,9 @@ def order_of_run(facts: Facts) -> tuple[int, ...]:
 
 
 def _sentence(facts: Facts, fates: tuple[Fate, ...]) -> str:
-    kernels = several(len(facts["kernels"]), "kernel")
+    kernels = count(len(facts["kernels"]), "kernel")
     parts = ", ".join(f"{fate.number:,} {_as_many(fate)}" for fate in fates)
-    nodes = several(len(facts["nodes"]), "node")
+    nodes = count(len(facts["nodes"]), "node")
     return f"{nodes} became {kernels}: {parts}.{_others(facts, fates)}"
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
 
+from onnxc.report.text import count
+
 Facts = Mapping[str, Any]
 """The report's JSON, as report.schema.json describes it."""
 
@@ -19,7 +21,7 @@ LONGEST_LIST: Final = 12
 def amount(size: int) -> str:
     """As people compare them: 512 bytes, 1.5 KiB, 130 KiB, 12,288 KiB; halves are rounded up."""
     if size < KIB:
-        return several(size, "byte")
+        return count(size, "byte")
     tenths = (size * 10 + KIB // 2) // KIB
     if tenths >= 1000:
         return f"{(size + KIB // 2) // KIB:,} KiB"
@@ -28,7 +30,7 @@ def amount(size: int) -> str:
 
 def exact_amount(size: int) -> str:
     """The bytes, and KiB where that says it shorter: 66,560 bytes (65 KiB)."""
-    text = several(size, "byte")
+    text = count(size, "byte")
     return f"{text} ({amount(size)})" if size >= KIB else text
 
 
@@ -59,11 +61,6 @@ def shortened(name: str) -> str:
         return name
     end = (LONGEST_NAME - 1) // 2
     return f"{name[: LONGEST_NAME - 1 - end]}…{name[-end:]}"
-
-
-def several(number: int, unit: str) -> str:
-    """1 kernel; 1,234 kernels."""
-    return f"{number:,} {unit}" + ("" if number == 1 else "s")
 
 
 def listed(numbers: Sequence[int]) -> str:
