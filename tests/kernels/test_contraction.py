@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnxc.expression import Axis, Buffer, Expr, Fold, along, apply, load
 from onnxc.kernel import Loops, Micro, Program
 from onnxc.passes.merge_axes import merged
-from onnxc.target import TARGETS
+from onnxc.target import TARGETS, Variant
 from onnxc.tuned import contraction as tuned
 from onnxc.tuned.product import product_of
 from tests.kernels.programs import FLOAT, built, const, evaluated
@@ -54,7 +54,12 @@ class Layer:
         return self.rows, self.columns, self.groups * self.outputs
 
 
+STREAMED = Layer(3, 20, 400, 180)
+"""Many tiles and panels, of which the constants are not all in the cache."""
+
 LAYERS = [
+    pytest.param(STREAMED, id="panels asked for while tiles pass over the one before"),
+    pytest.param(Layer(3, 20, 200, 128, groups=4), id="the same with groups"),
     pytest.param(Layer(5, 11, 7, 24), id="24 outputs: a vector and a half of 16 lanes"),
     pytest.param(Layer(3, 29, 5, 16, clip=True), id="one vector of 16 lanes, two of 8"),
     pytest.param(Layer(9, 10, 6, 8), id="half a vector of 16 lanes"),
@@ -173,3 +178,32 @@ def test_a_long_panel_is_asked_for_ahead() -> None:
         assert isinstance(step, Micro)
         asked.append(step.parameters.prefetch > 0)
     assert asked == [False, True]
+
+
+@pytest.mark.parametrize("variant", TARGETS["generic"].variants, ids=lambda v: v.suffix or "base")
+def test_the_tiles_over_a_panel_ask_for_all_of_the_next(variant: Variant) -> None:
+    """Each asks for an equal share, of whole floats a row."""
+    weights = np.zeros((1, 1, 1, STREAMED.channels, STREAMED.outputs), np.float32)
+    made, _ = program(STREAMED, weights, np.zeros(STREAMED.outputs, np.float32))
+    (step,) = made.steps
+    assert isinstance(step, Micro)
+    parameters = step.parameters
+    tile = tuned.tile_of(parameters, variant)
+    span = tuned.span_of(parameters, tile)
+    lanes = variant.lanes
+    asked = tuned.stream_of(parameters, tile, span, lanes)
+    tiles = -(-parameters.rows // tile.rows) * -(-parameters.columns // tile.columns)
+    vectors = tuned.VECTORS * lanes
+    assert not span
+    assert vectors <= tiles * asked < vectors + tiles
+
+
+def test_few_panels_are_asked_for_row_by_row() -> None:
+    layer = Layer(6, 43, 600, 96)
+    weights = np.zeros((1, 1, 1, layer.channels, layer.outputs), np.float32)
+    made, _ = program(layer, weights, np.zeros(layer.outputs, np.float32))
+    (step,) = made.steps
+    assert isinstance(step, Micro)
+    parameters = step.parameters
+    assert parameters.prefetch
+    assert not tuned.stream_of(parameters, tuned.Tile(1, 13), 0, 16)

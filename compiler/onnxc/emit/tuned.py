@@ -25,7 +25,7 @@ from onnxc.expression import Buffer
 from onnxc.kernel import Micro
 from onnxc.target import Target, Variant
 from onnxc.tuned.bands import Bands
-from onnxc.tuned.contraction import VECTORS, Contraction, Walk, span_of, tile_of
+from onnxc.tuned.contraction import VECTORS, Contraction, Walk, span_of, stream_of, tile_of
 from onnxc.tuned.depthwise import Depthwise, pixels_of
 from onnxc.tuned.gemv import Gemv
 from onnxc.tuned.geometry import Geometry
@@ -169,13 +169,15 @@ def _contraction(step: Micro, function: str, comment: Sequence[str], variant: Va
 
     variant = _of_elements(variant, parameters)
     tile, kinds = tile_of(parameters, variant), _kinds(parameters.lanes, variant)
+    span = span_of(parameters, tile)
     text = render(
         "kernels/contraction.c.j2",
         function=function,
         comment=comment,
         p=parameters,
         tile=tile,
-        span=span_of(parameters, tile),
+        span=span,
+        stream=stream_of(parameters, tile, span, variant.lanes),
         width=kinds[0][0],
         lanes=variant.lanes,
         operands=operands,

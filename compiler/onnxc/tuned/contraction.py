@@ -29,6 +29,8 @@ NEARBY: Final = 1 << 16
 """Bytes of constants that are hoped to be in the second-level cache from the run before."""
 PREFETCH_ROWS: Final = 16
 """Of a panel that are asked for ahead: as long as the third-level cache takes to answer."""
+LEAST_PASSES: Final = 4
+"""Of tiles over a panel, and panels, from which the next panel is asked for meanwhile."""
 ALIASED: Final = 4096
 """Bytes: rows so far apart share one set of a first-level cache, which has 8 to 12 ways."""
 WAYS: Final = 10
@@ -99,8 +101,11 @@ class Contraction:
 
     @property
     def few(self) -> bool:
-        """Whether all panels of a point of the loops around them stay in the cache."""
-        return self.lanes * self.length * self.dtype.size <= FEW
+        """Whether all panels of a point of the loops around them stay in the cache, for the rows
+        to pass; not where the next point's are asked for meanwhile.
+        """
+        fit = self.lanes * self.length * self.dtype.size <= FEW
+        return fit and not (self.around and self.prefetch)
 
     @property
     def whole(self) -> bool:
@@ -121,7 +126,7 @@ class Contraction:
 
     @property
     def prefetch(self) -> int:
-        """How many floats ahead the panels are asked for; 0 where they may be in the cache."""
+        """How many floats ahead a panel is asked for; 0 where it may be in the cache."""
         far = self.dtype is FLOAT and 4 * self.block > NEARBY
         return PREFETCH_ROWS * self.panel if far else 0
 
@@ -295,6 +300,26 @@ def span_of(parameters: Contraction, tile: Tile) -> int:
         return 0
     span = max(1, most // (size * step)) * step
     return span if span < total else 0
+
+
+def stream_of(parameters: Contraction, tile: Tile, span: int, lanes: int) -> int:
+    """Floats of the next panel that each row of a panel asks for, in a variant of so many lanes.
+
+    The tiles that read a panel share the next one, so that it arrives evenly while they compute. 0
+    where tiles or panels are few, or where panels may be in the cache from the run before: rows
+    further on in the same panel are asked for then, or none.
+    """
+    p = parameters
+    rows, columns = -(-p.rows // tile.rows), -(-p.columns // tile.columns)
+    if span and p.rows > 1:
+        rows = span // tile.rows
+    elif span:
+        columns = span // tile.columns
+    passes = math.prod(p.outer[p.around :]) * rows * columns
+    panels = math.prod(p.outer[: p.around]) * p.lanes // p.panel
+    if not p.prefetch or passes < LEAST_PASSES or panels < LEAST_PASSES:
+        return 0
+    return -(-VECTORS * lanes // passes)
 
 
 def _split(points: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], Axis | None, Axis | None]:

@@ -53,7 +53,7 @@
 #if defined(__GNUC__) && !defined(__TINYC__)
 #define ONNXC_UNROLL _Pragma("GCC unroll 32")
 #define ONNXC_PREFETCH(p, floats) \
-    __builtin_prefetch((const void *)((uintptr_t)(p) + 4u * (floats)), 0, 3)
+    __builtin_prefetch((const void *)((uintptr_t)(p) + 4u * (uintptr_t)(floats)), 0, 3)
 #define ONNXC_INLINE inline __attribute__((always_inline))
 #else
 #define ONNXC_UNROLL
