@@ -21,7 +21,7 @@ from onnxc.resources import runtime_functions, runtime_text
 from onnxc.target import TARGETS
 from onnxc.tuned.product import FUNCTIONS
 
-SIZES: Final = tuple(kib << 10 for kib in (16, 64, 256, 1024, 2048, 4096, 8192, 32768))
+SIZES: Final = tuple(kib << 10 for kib in (16, 64, 256, 1024, 2048, 4096, 8192, 32768, 98304))
 """Working sets of the bandwidths, in bytes."""
 MEASURED: Final = frozenset({*FUNCTIONS, "div", "sqrt"})
 """Functions of a float that have a rate."""
