@@ -19,7 +19,7 @@ from onnxc.kernel import Program
 from onnxc.passes.fix import Fix
 from onnxc.pipeline import Compiled, compile_model
 from onnxc.verify.inputs import Bounds
-from onnxc.verify.ranges import index_ranges
+from onnxc.verify.ranges import known_ranges
 
 OPTIONS: Final = {"--target": "target", "--optimize": "optimize"}
 """Of the banner of a file: those that decide what else is in it."""
@@ -61,7 +61,7 @@ class _Passes:
 
     def __call__(self, name: str, thing: ir.Model | Program) -> None:
         if name == "infer" and isinstance(thing, ir.Model):
-            self.ranges = index_ranges(thing)
+            self.ranges = known_ranges(thing)
             made = (value for node in thing.graph for value in node.outputs)
             self.types = {v.name: int(v.dtype) for v in made if v.name and v.dtype is not None}
         if name == "lower" and isinstance(thing, Program):
