@@ -77,6 +77,37 @@ static inline uint16_t onnxc_bfloat16_of_float(float x)
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : number);
 }
 
+/* The nearest float16 as a float, as if converted there and back. A power of two 2^13 times that of
+ * x is added and subtracted: the last bit of the sum weighs what that of the float16 does, a
+ * denormal's too.
+ */
+static inline float onnxc_as_float16_float(float x)
+{
+    const uint32_t bits = onnxc_bits_of_float(x);
+    const float size = onnxc_float_of_bits(bits & 0x7fffffffu);
+    const float power = onnxc_float_of_bits(bits & 0x7f800000u);
+    const float least = onnxc_select_float(power > 6.1035156e-5f, power, 6.1035156e-5f);
+    const float grid = onnxc_select_float(least < 65536.0f, least, 65536.0f) * 8192.0f;
+    const float sum = size + grid;
+    const float nearest = sum - grid;
+    const float infinity = onnxc_float_of_bits(0x7f800000u);
+    const float number = onnxc_select_float(nearest > 65504.0f, infinity, nearest);
+
+    return onnxc_float_of_bits((bits & 0x80000000u) | (onnxc_bits_of_float(number) & 0x7fffe000u));
+}
+
+/* The nearest bfloat16 as a float: its high half is that number. */
+static inline float onnxc_as_bfloat16_float(float x)
+{
+    const uint32_t bits = onnxc_bits_of_float(x);
+    const float quiet = onnxc_float_of_bits(bits | 0x00400000u);
+    const float carried = onnxc_float_of_bits(bits + 0x7fffu + ((bits >> 16) & 1));
+    const float number
+            = onnxc_select_float((bits & 0x7fffffffu) > 0x7f800000u, quiet, carried);
+
+    return onnxc_float_of_bits(onnxc_bits_of_float(number) & 0xffff0000u);
+}
+
 /* Of the two floats around x the one whose last bit is 1, x itself where it is a float. Rounded
  * further to 22 bits or fewer, this gives what x would give: the last bit says "not exact".
  */

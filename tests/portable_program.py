@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onnxc.dtypes import ElementType
-from onnxc.expression import Status
 from onnxc.packing import pack_elements
 from onnxc.pipeline import Compiled, Interface
+from onnxc.status import Status
 
 Array = NDArray[Any]
 

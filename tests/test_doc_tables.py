@@ -17,11 +17,11 @@ import pytest
 
 from onnxc import cli, op
 from onnxc.dtypes import ELEMENT_TYPES
-from onnxc.expression import Status
 from onnxc.pipeline import PASS_NAMES
 from onnxc.report import schema
 from onnxc.report.operators import table, table_markdown
 from onnxc.resources import runtime_functions
+from onnxc.status import Status
 from onnxc.verify.compare import DEFAULT_TOLERANCES
 from onnxc.verify.deviations import deviations
 

@@ -239,6 +239,8 @@ def _may_overwrite(step: Step, buffer: Buffer) -> bool:
     """Whether a step may store its one result where it reads `buffer`."""
     if isinstance(step, Loops):
         return _overwritable(step, buffer)
+    if isinstance(step, Micro) and step.in_place:
+        return _overwritable(step.twin, buffer)
     if not isinstance(step, Rows) or not same_rows(step, buffer):
         return False
     first = next(kernel for kernel in step.steps if kernel.out is step.outputs[0])

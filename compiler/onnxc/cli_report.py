@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 @portable_bits_option
 @click.option("--no-times", is_flag=True, help="Measure no times of kernels on this machine.")
 @click.option(
+    "--no-targets", is_flag=True, help="Build the C for --target alone: no sizes for others."
+)
+@click.option(
     "--inputs",
     metavar="FILE",
     type=click.Path(path_type=Path),
@@ -71,6 +74,7 @@ def report_command(
     optimize: str,
     portable_bits: bool,
     no_times: bool,
+    no_targets: bool,
     inputs: Path | None,
     against: str | None,
     seed: int,
@@ -96,7 +100,7 @@ def report_command(
             observe=lambda name, _: tell(f"compile: {name}"),
         )
         values = None if inputs is None else _values(inputs, subject)
-        found = facts.facts(subject, tell)
+        found = facts.facts(subject, tell, others=not no_targets)
         if not no_times:
             facts.add_times(found, subject, values=values, seed=seed, tell=tell)
         if inputs is not None or against is not None:

@@ -26,7 +26,6 @@ from onnxc.expression import (
     Guard,
     Index,
     Load,
-    Status,
     along,
 )
 from onnxc.kernel import Branch, Loops, Micro, Program, Repeat, Routine, Rows, Step, pending
@@ -34,6 +33,7 @@ from onnxc.operations import OPERATIONS, Types
 from onnxc.packing import pack_elements, unpack_elements
 from onnxc.passes.merge_axes import merged
 from onnxc.routines import ROUTINES, add_exactly
+from onnxc.status import Status
 from onnxc.summation import GROUP, Summation, runs_across, summation
 from onnxc.tensor import Tensor
 from onnxc.traversal import move_all, substitute, walk

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
-from enum import IntFlag
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from onnxc.dtypes import BOOL, INT64, ElementType, numpy_dtype
 from onnxc.operations import OPERATIONS, Types, result_type
+from onnxc.status import Status
 
 if TYPE_CHECKING:
     from onnxc.kernel import Step
@@ -29,19 +29,6 @@ Extent: TypeAlias = int
 def static(extent: Extent) -> int:
     """The extent where only a number known at compile time will do."""
     return extent
-
-
-class Status(IntFlag):
-    """What `<model>_run` returns. Kernels OR them; the lowest bit of the first bad kernel wins."""
-
-    OK = 0
-    MISALIGNED_WORKSPACE = 1
-    INDEX_OUT_OF_RANGE = 2
-    DIVISION_BY_ZERO = 4
-    SHAPE_MISMATCH = 8
-    VALUE_OUT_OF_RANGE = 16
-    MISALIGNED_WEIGHTS = 32
-    WEIGHTS_MISMATCH = 64
 
 
 _EXACT: Final = ("signed", "unsigned", "bool")
@@ -385,46 +372,55 @@ def cast(value: Expr, dtype: ElementType, operation: str = "cast") -> Expr:
     """
     if value.dtype is dtype:
         return value
-    if isinstance(value, Apply) and value.operation == "cast" and value.dtype.kind == "half":
-        (inner,) = value.args
-        if inner.dtype is dtype and dtype.kind == "float" and _holds(value.dtype, inner):
+    if isinstance(value, Apply) and value.operation == "cast":
+        (inner,), between = value.args, value.dtype
+        same = inner.dtype is dtype and dtype.kind in ("half", "float")
+        if same and between.kind == "half" and dtype.kind == "float" and holds(between, inner):
             return inner
-    if isinstance(value, Apply) and value.operation == "cast" and _widens(value):
-        return cast(value.args[0], dtype, operation)
-    if isinstance(value, Apply) and value.operation == "cast" and value.dtype.kind == "float":
-        (inner,) = value.args
-        if (
-            inner.dtype is dtype
-            and dtype.kind in ("half", "float")
-            and dtype.bits < value.dtype.bits
-        ):
+        if same and between.kind == "float" and dtype.bits < between.bits:
             return inner
+        if _widens(value):
+            return cast(inner, dtype, operation)
     return apply(operation, value, dtype=dtype)
 
 
-_PICKS: Final = ("max", "min", "where", "abs", "neg")
+_PICKS: Final = ("max", "min", "abs", "neg")
 """Operations whose result is that of an operand, but for its sign."""
 
 
-def _holds(half: ElementType, value: Expr) -> bool:
-    """Whether a float is one of a type of 16 bits, read as such or picked from such."""
+def holds(half: ElementType, value: Expr, exact: Container[Buffer] = ()) -> bool:
+    """Whether a float is one of a type of 16 bits: read or rounded as such, or picked from such.
+
+    `exact` are buffers of floats that are such.
+    """
     stack, done = [value], set[Expr]()
     while stack:
         node = stack.pop()
         if node in done:
             continue
         done.add(node)
-        if isinstance(node, Const):
-            number = np.frombuffer(node.raw, numpy_dtype(node.dtype))
-            with np.errstate(over="ignore"):
-                rounded = number.astype(numpy_dtype(half)).astype(number.dtype)
-            if rounded.tobytes() != number.tobytes():
-                return False
-        elif isinstance(node, Apply) and node.operation in _PICKS:
-            stack += node.args[1:] if node.operation == "where" else node.args
-        else:
-            read = isinstance(node, Apply) and node.operation == "cast"
-            if not read or node.operands()[0].dtype is not half:
+        match node:
+            case Const(dtype, raw):
+                number = np.frombuffer(raw, numpy_dtype(dtype))
+                with np.errstate(over="ignore"):
+                    rounded = number.astype(numpy_dtype(half)).astype(number.dtype)
+                if rounded.tobytes() != raw:
+                    return False
+            case Apply(_, "where", (_, *choices)):
+                stack += choices
+            case Apply(_, operation, args) if operation in _PICKS:
+                stack += args
+            case Fold(_, "max" | "min", _, inner):
+                stack.append(inner)
+            case Guard(_, _, inner, otherwise):
+                stack += (inner, otherwise)
+            case Load(_, buffer) if buffer in exact:
+                continue
+            case Apply(_, operation) if operation == f"as_{half}":
+                continue
+            case Apply(_, "cast", (source,)) if source.dtype is half:
+                continue
+            case _:
                 return False
     return True
 

@@ -150,6 +150,7 @@ class Micro:
     starts      where in each argument the kernel begins, in elements: inputs, addends, scratch,
                 results
     outputs     what it fills, of what its steps fill; by default what its twin does
+    in_place    whether its result may lie wherever that of its twin may
     """
 
     name: str
@@ -163,6 +164,7 @@ class Micro:
     starts: tuple[int, ...] = ()
     before: tuple[Step, ...] = ()
     outputs: tuple[Buffer, ...] = ()
+    in_place: bool = False
 
     @property
     def results(self) -> tuple[Buffer, ...]:

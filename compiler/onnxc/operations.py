@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from onnxc.conversion import conversion_text, convert
-from onnxc.dtypes import BOOL, INT32, ElementType, numpy_dtype
+from onnxc.dtypes import BOOL, ELEMENT_TYPES, INT32, ElementType, numpy_dtype
 from onnxc.packing import pack_elements
 
 if TYPE_CHECKING:
@@ -422,6 +422,20 @@ ROUND_MODES: Final = ("up", "down", "nearest")
 for _saturate in (True, False):
     for _mode in ROUND_MODES:
         _define_cast(cast_name(_saturate, _mode), saturate=_saturate, round_mode=_mode)
+
+
+def _define_rounding(half: ElementType) -> None:
+    """as_<half>: the nearest number of a type of 16 bits, as a float: cast there and back."""
+
+    def evaluate(types: Types, value: Array) -> Array:
+        return convert(convert(value, types.first, half), half, types.result)
+
+    _define(f"as_{half}", evaluate, _typed_call(f"as_{half}"), _FLOATS)
+
+
+HALVES: Final = tuple(dtype for dtype in ELEMENT_TYPES if dtype.kind == "half")
+for _half in HALVES:
+    _define_rounding(_half)
 
 
 def _reinterpreted(types: Types, call: Call, value: str) -> str:

@@ -29,11 +29,13 @@ from onnxc.names import check_model_name, comment_text, model_name
 from onnxc.passes.bind import bind_dims
 from onnxc.passes.check_graph import check_graph
 from onnxc.passes.choose import choose
+from onnxc.passes.choose_windows import choose_windows
 from onnxc.passes.fix import Fix, fix_inputs
 from onnxc.passes.fix import text as fix_text
 from onnxc.passes.fold_across import fold_across
 from onnxc.passes.fuse_bands import fuse_bands
 from onnxc.passes.fuse_rows import fuse_rows
+from onnxc.passes.hold_floats import hold_floats
 from onnxc.passes.infer import infer
 from onnxc.passes.join_dimensions import join_dimensions
 from onnxc.passes.keep_borders import keep_borders
@@ -53,9 +55,11 @@ if TYPE_CHECKING:
 
 GRAPH_PASSES: Final[tuple[Callable[[ir.Model], None], ...]] = (infer, simplify)
 PROGRAM_PASSES: Final[tuple[Callable[[Program], Program], ...]] = (
+    hold_floats,
     join_dimensions,
     layout,
     choose,
+    choose_windows,
     fuse_bands,
     split_axes,
     merge_axes,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from onnxc.expression import Status
 from onnxc.kernel import Routine
+from onnxc.status import Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -31,7 +31,6 @@ from onnxc.expression import (
     Guard,
     Index,
     Load,
-    Status,
     along,
     at,
     checked,
@@ -41,6 +40,7 @@ from onnxc.expression import (
     where,
 )
 from onnxc.kernel import Loops, define
+from onnxc.status import Status
 from onnxc.traversal import axes_read, map_indices, substitute, walk
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from onnxc.expression import (
     Checked,
     Expr,
     Load,
-    Status,
     affine,
     along,
     apply,
@@ -28,6 +27,7 @@ from onnxc.expression import (
     where,
 )
 from onnxc.kernel import Program
+from onnxc.status import Status
 from onnxc.traversal import walk
 from tests.kernels.programs import buffer, emitted, evaluated, over
 

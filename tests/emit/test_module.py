@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from onnxc.emit.text import wrapped
-from onnxc.expression import Axis, Checked, Status, along, apply, at, compare, load
+from onnxc.expression import Axis, Checked, along, apply, at, compare, load
 from onnxc.kernel import Loops, Origin, Program
 from onnxc.names import model_name
 from onnxc.pipeline import Compiled, compile_model
+from onnxc.status import Status
 from onnxc.target import TARGETS
 from tests.kernels.programs import BOOL, FLOAT, INT64, buffer, const, emitted, over
 from tests.portable_models import LARGE_CONSTANTS, models

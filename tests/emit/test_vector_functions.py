@@ -49,7 +49,8 @@ def prototypes(name: str) -> dict[str, str]:
 def c_source(lanes: int) -> str:
     """vector_NAME and scalar_NAME of every function, over arrays of a multiple of 16 floats."""
     own = f'__attribute__((target("{ATTRIBUTES[lanes]}")))' if ATTRIBUTES.get(lanes) else ""
-    words = f"{render('vector.c.j2', lanes=lanes)}\n{vector_functions(FUNCTIONS)}"
+    text = render("vector.c.j2", lanes=lanes)
+    words = f"{text}\n{vector_functions(f for f in FUNCTIONS if f' vf_{f}(' not in text)}"
     loops = (LOOPS.format(name=name, **prototypes(name)) for name in ALL)
     macros = (f"LANES {lanes or 1}", "UNROLL", f"OWN {own}", "INLINE inline OWN")
     text = "".join(f"#define {macro}\n" for macro in macros) + words + "".join(loops)

@@ -18,7 +18,6 @@ from onnxc.expression import (
     Expr,
     Fold,
     Index,
-    Status,
     affine,
     along,
     apply,
@@ -27,6 +26,7 @@ from onnxc.expression import (
     load,
 )
 from onnxc.kernel import Branch, Loops, Program, Repeat, Step
+from onnxc.status import Status
 from tests.kernels.programs import (
     BOOL,
     FLOAT,

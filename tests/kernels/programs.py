@@ -20,13 +20,14 @@ from onnxc.check_plan import Peak, check_plan
 from onnxc.dtypes import BY_NAME, ElementType
 from onnxc.emit.interface import Banner
 from onnxc.evaluate import Memory
-from onnxc.expression import Axis, Buffer, Const, Expr, Index, Status, along, literal, load
+from onnxc.expression import Axis, Buffer, Const, Expr, Index, along, literal, load
 from onnxc.kernel import Loops, Program
 from onnxc.passes.fuse_rows import fuse_rows
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory
 from onnxc.passes.widen_rows import widen_rows
 from onnxc.pipeline import Compiled, emit_program
+from onnxc.status import Status
 from tests.models import STRICT
 
 Array = NDArray[Any]

@@ -10,21 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onnxc.dtypes import numpy_dtype
-from onnxc.expression import (
-    Apply,
-    At,
-    Axis,
-    Checked,
-    Const,
-    Expr,
-    Fold,
-    Guard,
-    Index,
-    Load,
-    Status,
-)
+from onnxc.expression import Apply, At, Axis, Checked, Const, Expr, Fold, Guard, Index, Load
 from onnxc.expression import Buffer as Key
 from onnxc.kernel import Loops
+from onnxc.status import Status
 from onnxc.traversal import walk
 from tests.kernels.exact_operations import exact
 

@@ -21,7 +21,6 @@ from onnxc.expression import (
     Expr,
     Fold,
     Index,
-    Status,
     affine,
     along,
     apply,
@@ -33,6 +32,7 @@ from onnxc.expression import (
     where,
 )
 from onnxc.kernel import Loops, Program
+from onnxc.status import Status
 from tests.models import STRINGS
 
 NUMBERS = [

@@ -18,7 +18,6 @@ from onnxc.expression import (
     Fold,
     Guard,
     Index,
-    Status,
     along,
     apply,
     at,
@@ -28,6 +27,7 @@ from onnxc.expression import (
 )
 from onnxc.kernel import Branch, Loops, Program, Repeat, Routine, Step
 from onnxc.passes.plan_memory import plan_memory
+from onnxc.status import Status
 from tests.kernels.programs import (
     BOOL,
     FLOAT,

@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from onnxc.check_rows import rows_faults, same_rows
-from onnxc.expression import Axis, Buffer, Checked, Expr, Index, Status, along, at, compare, load
+from onnxc.expression import Axis, Buffer, Checked, Expr, Index, along, at, compare, load
 from onnxc.kernel import Loops, Rows
+from onnxc.status import Status
 from tests.kernels.programs import FLOAT, INT32, buffer, const
 
 X, Y = buffer("x", "input", FLOAT, 8), buffer("y", "output", FLOAT, 8)

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from onnxc.expression import Axis, Checked, Expr, Index, Status, along, at, compare, load
+from onnxc.expression import Axis, Checked, Expr, Index, along, at, compare, load
 from onnxc.kernel import Program
+from onnxc.status import Status
 from tests.kernels.programs import (
     BOOL,
     FLOAT,

@@ -13,7 +13,6 @@ from onnxc.expression import (
     Fold,
     Index,
     Load,
-    Status,
     along,
     apply,
     at,
@@ -21,6 +20,7 @@ from onnxc.expression import (
     load,
 )
 from onnxc.kernel import Branch, Loops, Program, Repeat, Step
+from onnxc.status import Status
 from tests.kernels.programs import (
     BOOL,
     INT64,

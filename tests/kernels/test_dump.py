@@ -3,9 +3,10 @@
 import numpy as np
 
 from onnxc.dump import dump
-from onnxc.expression import Axis, Checked, Fold, Index, Status, along, at, compare, load
+from onnxc.expression import Axis, Checked, Fold, Index, along, at, compare, load
 from onnxc.kernel import Branch, Origin, Program, Repeat
 from onnxc.passes.plan_memory import plan_memory
+from onnxc.status import Status
 from tests.kernels.programs import BOOL, FLOAT, INT64, buffer, const, constant, copy, over
 
 

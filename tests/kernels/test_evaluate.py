@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from onnxc.dtypes import numpy_dtype
 from onnxc.evaluate import constant_value, run
-from onnxc.expression import Checked, Status, compare
+from onnxc.expression import Checked, compare
 from onnxc.kernel import Program
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.widen_rows import widen_rows
+from onnxc.status import Status
 from onnxc.tensor import Tensor, constant, elementwise, of_buffer
 from tests.kernels import reference
 from tests.kernels.programs import (

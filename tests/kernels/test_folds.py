@@ -8,20 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from onnxc.dtypes import BY_NAME, ElementType, numpy_dtype
-from onnxc.expression import (
-    Axis,
-    Checked,
-    Expr,
-    Fold,
-    Index,
-    Status,
-    along,
-    apply,
-    at,
-    compare,
-    load,
-)
+from onnxc.expression import Axis, Checked, Expr, Fold, Index, along, apply, at, compare, load
 from onnxc.kernel import Program
+from onnxc.status import Status
 from tests.kernels.programs import (
     BOOL,
     FLOAT,

@@ -5,21 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onnxc.expression import (
-    Axis,
-    Checked,
-    Expr,
-    Guard,
-    Index,
-    Status,
-    along,
-    apply,
-    at,
-    fold,
-    guard,
-    load,
-)
+from onnxc.expression import Axis, Checked, Expr, Guard, Index, along, apply, at, fold, guard, load
 from onnxc.kernel import Program
+from onnxc.status import Status
 from onnxc.tensor import compute, constant, dynamic, guarded, of_buffer
 from tests.kernels.programs import (
     FLOAT,

@@ -14,6 +14,7 @@ from onnxc.dtypes import BY_NAME, FLOAT, INT32
 from onnxc.expression import Axis, Buffer, Expr, Fold, Index, along, apply, cast, load
 from onnxc.kernel import Loops, Micro, Program
 from onnxc.passes.choose import chosen
+from onnxc.passes.merge_axes import merged
 from onnxc.pipeline import compile_model
 from onnxc.target import TARGETS
 from tests.kernels.programs import built, const, evaluated
@@ -281,3 +282,106 @@ def test_what_follows_the_sums(kind: str, lanes: int, y_type: str, build: Build)
     made, given = layer(kind, lanes, y_type, values)
     _, results = built(made, build.compiler, build.flags).run({given: x})
     np.testing.assert_array_equal(results[made.outputs[0]], wanted)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Of `channels`, each with its own window: (rows, columns) of outputs, taps, and from an output
+    and a tap to the next.
+
+    x, w     types of the operands, of the greatest magnitudes where `extreme`
+    factors  whether results are int8: sums by a factor a channel
+    """
+
+    points: tuple[int, int]
+    channels: int
+    window: tuple[int, int] = (3, 3)
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    x: str = "int8"
+    w: str = "int8"
+    x_zero: int = -7
+    w_zero: int = 0
+    extreme: bool = False
+    factors: bool = False
+
+
+FILTERS = [
+    Filters((6, 48), 8),
+    Filters((25, 17), 3, x="uint8", x_zero=200, w="uint8", w_zero=255, factors=True),
+    Filters((16, 5), 3, (5, 5), factors=True),
+    Filters((9, 11), 24, factors=True),
+    Filters((7, 13), 12, (3, 2), (2, 1)),
+    Filters((11, 9), 8, strides=(2, 2), x="uint8", x_zero=3, factors=True),
+    Filters((13, 9), 5, strides=(2, 3), dilations=(3, 2)),
+    Filters((5, 10), 21, (5, 1), dilations=(2, 1), w="uint8", w_zero=130),
+    Filters((4, 8), 21, (1, 9), dilations=(1, 2), factors=True),
+    Filters((3, 10), 40, (7, 7), x="uint8", x_zero=0, w_zero=5, extreme=True),
+    Filters((1, 1), 67, (8, 8), x_zero=-128, factors=True),
+    Filters((25, 1), 33, (1, 5), w_zero=-128, extreme=True),
+    Filters((9, 1), 16, (30, 1), x="uint8", x_zero=255, w="uint8", w_zero=0, extreme=True),
+    Filters((3, 40), 2, (2, 30), x="uint8", x_zero=128),
+]
+
+
+def filtered(case: Filters, number: int) -> tuple[Loops, Buffer, Array, Array]:
+    """The sums, or bytes; the input, what it holds, and what is exact."""
+    (down, right), (step, stride) = case.window, case.strides
+    shape = tuple(
+        (points - 1) * s + (taps - 1) * d + 1
+        for points, taps, s, d in zip(
+            case.points, case.window, case.strides, case.dilations, strict=True
+        )
+    )
+    values = codes(case.x, *shape, case.channels, seed=number)
+    weights = codes(case.w, *case.window, case.channels, seed=number + 1)
+    if case.extreme:
+        values[:], weights[:] = RANGES[case.x][1], RANGES[case.w][0 if case.w_zero >= 0 else 1]
+    row, column, lane = Axis(case.points[0]), Axis(case.points[1]), Axis(case.channels)
+    over, along_ = Axis(down), Axis(right)
+    x = Buffer(f"x{number}", values.shape, BY_NAME[case.x], "input")
+    w = Buffer(f"w{number}", weights.shape, BY_NAME[case.w], "constant", weights)
+    place = (
+        along(row) * step + along(over) * case.dilations[0],
+        along(column) * stride + along(along_) * case.dilations[1],
+        along(lane),
+    )
+    left: Expr = cast(load(x, place), INT32) - const(case.x_zero, INT32)
+    filters: Expr = cast(load(w, (along(over), along(along_), along(lane))), INT32)
+    total = Fold(INT32, "sum", (over, along_), left * (filters - const(case.w_zero, INT32)), "conv")
+    exact = np.zeros((*case.points, case.channels), np.int64)
+    for i, j in np.ndindex(*case.window):
+        top, first = i * case.dilations[0], j * case.dilations[1]
+        part = values[top::step, first::stride][: case.points[0], : case.points[1]]
+        exact += (part.astype(np.int64) - case.x_zero) * (weights[i, j].astype(int) - case.w_zero)
+    value: Expr = total
+    if case.factors:
+        generator = np.random.default_rng(number)
+        bias = generator.integers(-9000, 9000, case.channels).astype(np.int32)
+        scales = generator.uniform(-0.01, 0.01, case.channels).astype(np.float32)
+        value = finished(total, lane, "int8", bias, scales)
+        ratio = (exact + bias).astype(np.float32) * scales
+        exact = np.clip(np.rint(ratio) + 100, -128, 127)
+    dtype = BY_NAME["int8"] if case.factors else INT32
+    y = Buffer(f"y{number}", exact.shape, dtype, "output")
+    loops = Loops(y, tuple(map(along, (row, column, lane))), (row, column, lane), value)
+    return loops, x, values, exact.astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_filters_of_their_own(build: Build) -> None:
+    """Pixels side by side where channels are few, taps in pairs and those that are left over."""
+    require(build)
+    target = TARGETS["generic"]
+    found = [filtered(case, 2 * number) for number, case in enumerate(FILTERS)]
+    steps = [step for loops, *_ in found for step in chosen(merged(loops), target)]
+    assert [getattr(step, "name", "") for step in steps] == ["integer_depthwise"] * len(FILTERS)
+    made = Program(
+        tuple(x for _, x, _, _ in found),
+        tuple(loops.out for loops, *_ in found),
+        tuple(steps),
+        target=target,
+    )
+    _, results = built(made, build.compiler, build.flags).run({x: v for _, x, v, _ in found})
+    for case, (loops, _, _, exact) in zip(FILTERS, found, strict=True):
+        np.testing.assert_array_equal(results[loops.out], exact, str(case))

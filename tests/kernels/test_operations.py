@@ -29,7 +29,7 @@ from onnxc.expression import (
     where,
 )
 from onnxc.kernel import Loops, Program
-from onnxc.operations import OPERATIONS, ROUND_MODES, cast_name
+from onnxc.operations import HALVES, OPERATIONS, ROUND_MODES, cast_name
 from tests.kernels.exact_operations import BOOLS, COMPARISONS, FLOATS, INTEGERS, exact
 from tests.kernels.programs import INT32, Values, assert_same_bits, built, check_in_c, evaluated
 from tests.runtime.test_math import REFERENCES, bound, float_errors
@@ -204,8 +204,9 @@ def test_other_compilers(compiler: str, tool: Any) -> None:
 
 
 def test_every_operation_is_tested() -> None:
-    """Here, and the casts by tests/runtime/test_conversion.py."""
+    """Here, the casts by tests/runtime/test_conversion.py, rounding by test_hold_floats.py."""
     known = {*INTEGERS, *FLOATS, *BOOLS, *COMPARISONS, *REFERENCES, *CASTS}
+    known |= {f"as_{half}" for half in HALVES}
     assert set(OPERATIONS) == known | {"where", "truth", "pack", "pow", "reinterpret", "quantise"}
     for name, operation in OPERATIONS.items():
         kinds = {"float"} if name in FLOATS else set()

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from onnxc.dtypes import BY_NAME, numpy_dtype
-from onnxc.expression import Axis, Buffer, Expr, Status, along, at, load
+from onnxc.expression import Axis, Buffer, Expr, along, at, load
 from onnxc.kernel import Loops, Program
+from onnxc.status import Status
 from onnxc.tensor import checked_index, dynamic
 from tests.kernels import reference
 from tests.kernels.programs import (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from onnxc.compiled import CompiledModel
 from onnxc.kernel import Micro
 from onnxc.pipeline import compile_model, evaluate_model
 from tests.models import STRICT, declared, model, stored
+from tests.toolchains import CORES, Core, Tool, run_on_core
 
 Array = NDArray[Any]
 
@@ -27,7 +29,7 @@ class Layer:
     """A convolution of x, of a type and with a zero point, by int8 filters.
 
     relu  whether a Relu comes before its results are quantised
-    kind  of the filters' zero points: none, or one each
+    steps whether biases count in steps of the sums; else they are added to scaled sums
     """
 
     channels: int
@@ -43,6 +45,7 @@ class Layer:
     w_zero: int = 0
     bias: bool = True
     relu: bool = True
+    steps: bool = True
 
 
 LAYERS = [
@@ -64,6 +67,16 @@ LAYERS = [
     ),
     pytest.param(Layer(6, 6, (9, 9), (1, 5), groups=6, w_zero=-1), id="depthwise, zero points"),
     pytest.param(Layer(8, 4, (4, 4), (2, 2), w_zero=-1), id="zero points of filters"),
+    pytest.param(
+        Layer(6, 75, (3, 5), (2, 3), pads=(0, 1, 1, 1), x=np.uint8, zero=255), id="chunks of lanes"
+    ),
+    pytest.param(
+        Layer(68, 68, (5, 5), (3, 3), pads=(1, 1, 1, 1), groups=68), id="chunks of filters"
+    ),
+    pytest.param(Layer(37, 37, (5, 5), (3, 3), groups=37, relu=False), id="filters once more"),
+    pytest.param(Layer(43, 61, (1, 1), (1, 1), x=np.uint8, zero=0), id="one pixel"),
+    pytest.param(Layer(9, 35, (3, 5), (1, 1), steps=False), id="more than a scale"),
+    pytest.param(Layer(8, 8, (6, 5), (3, 3), groups=8, steps=False, relu=False), id="of filters"),
 ]
 
 
@@ -85,7 +98,7 @@ def network(layer: Layer) -> tuple[ModelProto, dict[str, Array]]:
         "y_scale": np.array(7.1, np.float32),
         "y_zero": np.array(11, layer.x),
         "b": generator.integers(-3000, 3000, layer.outputs, np.int32),
-        "b_scale": (scales / 4).astype(np.float32),
+        "b_scale": (scales / (4 if layer.steps else 5)).astype(np.float32),
     }
     bias = ["B"] if layer.bias else []
     nodes = [
@@ -120,22 +133,74 @@ def compiler(
 
 
 @pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize(
+    ("optimize", "kernel"), [("speed", "integers_scalar"), ("size", "shared_integers")]
+)
 @pytest.mark.parametrize("layer", LAYERS)
-def test_convolutions(layer: Layer) -> None:
+def test_convolutions(layer: Layer, optimize: str, kernel: str) -> None:
     source, given = network(layer)
-    compiled = compile_model(source, target="cortex-m4")
+    compiled = compile_model(source, target="cortex-m4", optimize=optimize)
     used = {step.name for step in compiled.program.steps if isinstance(step, Micro)}
-    assert used == {"integers_scalar"}
+    assert used == {kernel}
     wanted = CompiledModel(compile_model(source, plain=True)).run(given)["y"]
     np.testing.assert_array_equal(CompiledModel(compiled).run(given)["y"], wanted)
     np.testing.assert_array_equal(evaluate_model(source, given)["y"], wanted)
     assert len(np.unique(wanted)) > 8
 
 
-def test_little_code_is_plain_loops() -> None:
-    source, _ = network(Layer(8, 16, (6, 8), (1, 1)))
+CHECK = """
+#include "layer{n}.h"
+
+int layer{n}_differs(void)
+{{
+    static const union {{ uint8_t bytes[{read}]; {c_type} values[{read}]; }} x = {{ {{ {x} }} }};
+    static const uint8_t wanted[] = {{ {wanted} }};
+    static {c_type} y[{made}];
+    static layer{n}_workspace workspace;
+
+    return layer{n}_run(x.values, y, &workspace) || memcmp(y, wanted, sizeof wanted);
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "core", [core for core in CORES if core.name in ("M0", "M4", "M33")], ids=str
+)
+def test_each_core_gives_the_same_bytes(core: Core, tool: Tool, tmp_path: Path) -> None:
+    """Those that multiply two halves of words at once, and those that do not."""
+    lines = ["#include <stdio.h>", "#include <string.h>"]
+    for n, layer in enumerate(case.values[0] for case in LAYERS):
+        assert isinstance(layer, Layer)
+        source, given = network(layer)
+        compiled = compile_model(source, name=f"layer{n}", target="cortex-m4", optimize="size")
+        (tmp_path / f"layer{n}.c").write_text(compiled.c_source, encoding="ascii")
+        (tmp_path / f"layer{n}.h").write_text(compiled.header, encoding="ascii")
+        wanted = evaluate_model(source, given)["y"]
+        values = {
+            "n": n,
+            "read": given["x"].size,
+            "made": wanted.size,
+            "c_type": f"{wanted.dtype}_t",
+            "x": ", ".join(map(str, given["x"].ravel().view(np.uint8))),
+            "wanted": ", ".join(map(str, wanted.ravel().view(np.uint8))),
+        }
+        lines.append(CHECK.format(**values))
+    calls = "".join(
+        f'    if (layer{n}_differs())\n        puts("{n}");\n' for n in range(len(LAYERS))
+    )
+    lines.append(f"int main(void)\n{{\n{calls}    return 0;\n}}\n")
+    (tmp_path / "main.c").write_text("\n".join(lines), encoding="ascii")
+    files = ["main.c", *(f"layer{n}.c" for n in range(len(LAYERS)))]
+    assert run_on_core(core, [Path(name) for name in files], tool, tmp_path, "-lm") == ""
+
+
+@pytest.mark.usefixtures("compiler")
+def test_filters_of_few_lanes_beyond_a_chunk_have_code_of_their_own() -> None:
+    source, given = network(Layer(33, 33, (5, 5), (3, 3), groups=33))
     compiled = compile_model(source, target="cortex-m4", optimize="size")
-    assert not any(isinstance(step, Micro) for step in compiled.program.steps)
+    assert "integers_scalar" in {s.name for s in compiled.program.steps if isinstance(s, Micro)}
+    wanted = evaluate_model(source, given)["y"]
+    np.testing.assert_array_equal(CompiledModel(compiled).run(given)["y"], wanted)
 
 
 def test_weights_that_are_no_bytes_less_their_zero_point_stay_in_plain_loops() -> None:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from onnxc.dtypes import BY_NAME
 from onnxc.evaluate import constant_value
-from onnxc.expression import Buffer, Const, Index, Load, Status, apply, at, fold
+from onnxc.expression import Buffer, Const, Index, Load, apply, at, fold
 from onnxc.kernel import Loops, Program, pending
+from onnxc.status import Status
 from onnxc.tensor import (
     Tensor,
     broadcast_shape,

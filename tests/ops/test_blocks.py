@@ -126,6 +126,14 @@ def test_col2im_of_other_numbers(kind: Any) -> None:
     one_node("Col2Im", inputs, wanted, constants=[1, 2]).check()
 
 
+def test_the_image_with_its_padding_is_stored_one_channel_at_a_time() -> None:
+    """Of channels that are added up, each leaves its window before the next one begins."""
+    blocks, wanted = numbers(6, 9 * 4, 8 * 8), numbers(6, 4, 8, 8)
+    inputs = [blocks, ints(8, 8), ints(3, 3)]
+    node = one_node("Col2Im", inputs, wanted, constants=[1, 2], pads=[1, 1, 1, 1])
+    assert compile_model(node.model()).workspace_size < 6 * 4 * 10 * 10 * 4 // 4
+
+
 @pytest.mark.parametrize(
     ("image", "block"),
     [((4, 4), (2, 3)), ((4, 5), (3, 2)), ((4, 5), (1, 6)), ((4, 5), (6, 0)), ((4, 5), (-2, -3))],

@@ -9,22 +9,11 @@ import numpy as np
 import pytest
 
 from onnxc.dtypes import BY_NAME, ElementType
-from onnxc.expression import (
-    Axis,
-    Buffer,
-    Checked,
-    Expr,
-    Fold,
-    Index,
-    Status,
-    along,
-    cast,
-    compare,
-    load,
-)
+from onnxc.expression import Axis, Buffer, Checked, Expr, Fold, Index, along, cast, compare, load
 from onnxc.kernel import Loops, Micro, Program, Step
 from onnxc.passes.choose import choose, chosen, in_order
 from onnxc.passes.merge_axes import merged
+from onnxc.status import Status
 from onnxc.summation import IN_ORDER
 from onnxc.target import Target, target_of
 from onnxc.traversal import walk

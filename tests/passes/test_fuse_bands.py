@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import ModelProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 from onnxc.check_plan import check_plan
 from onnxc.compiled import CompiledModel
 from onnxc.kernel import Micro, Program
 from onnxc.passes import fuse_bands
 from onnxc.pipeline import Compiled, compile_model, evaluate_model
+from onnxc.tuned import windows_pool
 from onnxc.tuned.bands import Bands, Link, Part, bands_of
 from tests.kernels.variants import BUILDS, Build, require
 from tests.models import declared, model, stored
@@ -25,22 +26,46 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Layer:
-    """One convolution; without `outputs` it is depthwise. `pads` before and after, both ways."""
+    """One convolution; without `outputs` it is depthwise. `pads` before and after, both ways.
+
+    pooled  whether it is the greatest of windows instead
+    """
 
     outputs: int = 0
     kernel: int = 1
     stride: int = 1
     dilation: int = 1
     pads: tuple[int, int] = (0, 0)
+    pooled: bool = False
+
+    def node(self, number: int, value: str, channels: int) -> NodeProto:
+        before, after = self.pads
+        attributes: dict[str, Any] = {
+            "strides": [self.stride] * 2,
+            "dilations": [self.dilation] * 2,
+            "pads": [before, before, after, after],
+        }
+        if self.pooled:
+            size = [self.kernel] * 2
+            return helper.make_node(
+                "MaxPool", [value], [f"c{number}"], kernel_shape=size, **attributes
+            )
+        operands = [value, f"w{number}", f"b{number}"]
+        group = 1 if self.outputs else channels
+        return helper.make_node("Conv", operands, [f"c{number}"], group=group, **attributes)
 
 
 @dataclass(frozen=True)
 class Network:
-    """A chain of layers, each followed by Relu6 but the last, which the input may be added to."""
+    """A chain of layers, each followed by Relu6 but the last, which the input may be added to.
+
+    With `signed` nothing follows them.
+    """
 
     shape: tuple[int, ...]
     layers: tuple[Layer, ...]
     residual: bool = False
+    signed: bool = False
 
     def model(self) -> ModelProto:
         generator = np.random.default_rng(0)
@@ -55,22 +80,12 @@ class Network:
             weights = generator.standard_normal(filters).astype(np.float32)
             bias = generator.standard_normal(outputs).astype(np.float32)
             graph.initializer.extend([stored(f"w{n}", weights), stored(f"b{n}", bias)])
+            graph.node.append(layer.node(n, value, channels))
             before, after = layer.pads
-            graph.node.append(
-                helper.make_node(
-                    "Conv",
-                    [value, f"w{n}", f"b{n}"],
-                    [f"c{n}"],
-                    group=groups,
-                    strides=[layer.stride] * 2,
-                    dilations=[layer.dilation] * 2,
-                    pads=[before, before, after, after],
-                )
-            )
             reach = (layer.kernel - 1) * layer.dilation + 1
             sides = ((e + before + after - reach) // layer.stride + 1 for e in shape[2:])
             shape, channels, value = (shape[0], outputs, *sides), outputs, f"c{n}"
-            if n < len(self.layers) - 1:
+            if n < len(self.layers) - 1 and not (self.signed or layer.pooled):
                 graph.node.append(helper.make_node("Clip", [value, "zero", "six"], [f"r{n}"]))
                 value = f"r{n}"
         if self.residual:
@@ -85,12 +100,26 @@ def block(kernel: int, stride: int, pads: tuple[int, int], outputs: int = 7) -> 
     return Layer(24), Layer(0, kernel, stride, pads=pads), Layer(outputs)
 
 
+POOL = Layer(0, 3, 2, pooled=True)
+
+
+def padded(pool: Layer, before: int, after: int, kernel: int = 3) -> Layer:
+    return replace(pool, kernel=kernel, pads=(before, after))
+
+
 NETWORKS = [
     pytest.param(Network((1, 5, 13, 9), block(3, 1, (1, 1), 5), True), id="with a residual"),
     pytest.param(Network((1, 5, 14, 11), block(3, 2, (1, 1))), id="every second row"),
     pytest.param(Network((1, 5, 14, 12), block(3, 2, (0, 1))), id="zeros below only"),
     pytest.param(Network((1, 5, 11, 9), block(3, 1, (0, 0))), id="no zeros"),
     pytest.param(Network((1, 5, 12, 9), block(5, 1, (2, 2))), id="two rows of zeros"),
+    pytest.param(
+        Network((1, 3, 13, 9), (Layer(16, 3, 1, pads=(0, 1)), *block(3, 1, (1, 1))[1:])),
+        id="a copy of rows, zeros below only",
+    ),
+    pytest.param(
+        Network((1, 1, 14, 12), (Layer(16, 5, 2, pads=(2, 1)), Layer(5))), id="rows of one channel"
+    ),
     pytest.param(
         Network((1, 3, 19, 16), (Layer(16, 3, 2, pads=(1, 1)), *block(3, 1, (1, 1))[1:])),
         id="a first layer",
@@ -108,13 +137,41 @@ NETWORKS = [
         ),
         id="windows after windows",
     ),
+    pytest.param(
+        Network((1, 3, 25, 22), (Layer(20, 3, 2, pads=(1, 1)), POOL, Layer(4))),
+        id="a first layer and a pool",
+    ),
+    pytest.param(
+        Network((1, 5, 20, 25), (Layer(20), POOL, Layer(7)), signed=True), id="a pool between"
+    ),
+    pytest.param(
+        Network((1, 5, 21, 23), (Layer(33), padded(POOL, 1, 1), Layer(7))), id="a padded pool"
+    ),
+    pytest.param(
+        Network(
+            (1, 5, 20, 22), (Layer(33), padded(POOL, 0, 1), Layer(0, 3, pads=(1, 1)), Layer(4))
+        ),
+        id="a pool cut off below",
+    ),
+    pytest.param(
+        Network((1, 5, 19, 21), (Layer(16), Layer(0, 3, 1, 2, (2, 2), pooled=True), Layer(7))),
+        id="dilated windows",
+    ),
+    pytest.param(
+        Network(
+            (1, 4, 24, 21), (Layer(16), padded(POOL, 2, 2, 5), Layer(0, 3, pads=(1, 1)), Layer(4))
+        ),
+        id="a pool of large windows",
+    ),
 ]
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Bands pay, however small the values."""
+    """Bands pay, however small the values, and memory does not count."""
     monkeypatch.setenv("ONNXC_DEBUG", "1")
+    monkeypatch.setattr(fuse_bands, "grows", lambda known, before, after: False)
+    monkeypatch.setattr(windows_pool, "LEAST", 1)
     monkeypatch.setattr(fuse_bands, "gain", lambda links, around: 1e9 * len(links))
     return monkeypatch
 
@@ -193,6 +250,37 @@ def test_what_is_between_is_not_in_the_plan(always: pytest.MonkeyPatch) -> None:
     (step,) = (s for s in banded.program.steps if isinstance(s, Micro))
     assert step.scratch[0].elements == (6 * 34 + 4 * 32) * 24
     assert banded.workspace_size < whole.workspace_size / 2
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "names"),
+    [(8, 48, ["bands"]), (48, 8, ["contraction", "contraction"])],
+    ids=["large between small", "small between large"],
+)
+def test_bands_need_no_more_memory(
+    outer: int, inner: int, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ends of bands are in memory at once, with a buffer between them."""
+    monkeypatch.setattr(fuse_bands, "gain", lambda links, around: 1e9)
+    source = Network((1, outer, 16, 16), (Layer(inner), Layer(outer))).model()
+    compiled = compile_model(source, name="p")
+    assert [name for name in micros(compiled.program) if name != "transpose"] == names
+    assert compiled.workspace_size <= separate(monkeypatch, source).workspace_size
+
+
+def test_a_pool_between_two_convolutions_is_not_stored() -> None:
+    """As a network of images begins: of 4 MB that the first one makes a few rows are kept."""
+    layers = (Layer(32, 3, 1, pads=(1, 1)), padded(POOL, 1, 1), Layer(16))
+    source = Network((1, 3, 180, 180), layers).model()
+    program = compile_model(source).program
+    (step,) = (s for s in program.steps if isinstance(s, Micro) and s.name == "bands")
+    assert [part.kernel.name for part in step.parameters.parts] == [
+        "padded_rows",
+        "contraction",
+        "pool_windows",
+        "contraction",
+    ]
+    assert step.scratch[0].bytes < 4 * 32 * 180 * 180 / 8
 
 
 def test_only_what_leaves_the_cache_is_fused() -> None:

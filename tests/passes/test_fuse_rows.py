@@ -20,7 +20,6 @@ from onnxc.expression import (
     Expr,
     Fold,
     Index,
-    Status,
     affine,
     along,
     apply,
@@ -34,6 +33,7 @@ from onnxc.passes.fuse_rows import fuse_rows
 from onnxc.passes.in_place import overwritable
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.pipeline import compile_model
+from onnxc.status import Status
 from onnxc.target import TARGETS
 from tests.kernels.programs import (
     FLOAT,

@@ -9,7 +9,7 @@ import onnxc
 from onnxc.expression import Axis, Buffer, Guard, Index, Load, along, load
 from onnxc.kernel import Loops, Program, Routine
 from onnxc.passes.layout import layout
-from onnxc.pipeline import compile_model
+from onnxc.pipeline import compile_model, evaluate_model
 from onnxc.target import TARGETS
 from onnxc.traversal import axes_read, walk
 from tests.kernels.programs import FLOAT, INT64, over
@@ -61,7 +61,7 @@ def test_the_input_is_copied_and_the_rest_made_in_place() -> None:
     roles = [step.role for step in program.steps if isinstance(step, Loops | Routine)]
     assert roles == [
         "zeros around",
-        "channels last",
+        "padded",
         "zeros around",
         "",
         "channels last",
@@ -99,6 +99,45 @@ def test_what_is_read_with_channels_second() -> None:
     ]
 
 
+FILTERS = weights(4, 3, 3, 3)
+
+
+def test_few_channels_are_read_row_by_row() -> None:
+    """Where they are, or from a copy of whole rows that stores what is beside them."""
+    assert roles_of(alone(3, 4, 3)) == ["channels last", "channels second"]
+    program = alone(3, 4, 3, pads=[1] * 4)
+    assert roles_of(program) == ["zeros around", "padded", "channels last", "channels second"]
+    border, copy, *_ = program.steps
+    assert copy.writes()[0].shape == (1, 22, 3, 22)
+    assert isinstance(border, Routine)
+    assert dict(border.parameters)["runs"] == ((0, 66, 2, 1386),)
+    beside = network([conv("x", "w", "y", pads=[0, 1] * 2)], (1, 3, 8, 8), (1, 4, 6, 8), w=FILTERS)
+    assert roles_of(laid_out(beside)) == ["padded", "channels last", "channels second"]
+    assert alone(8, 4, 3, pads=[1] * 4).steps[1].writes()[0].shape == (1, 22, 22, 8)
+    assert alone(2, 4, 3, group=2, pads=[1] * 4).steps[1].writes()[0].shape == (1, 22, 22, 2)
+
+
+def test_one_copy_of_rows_serves_all_who_read_them() -> None:
+    """The first has no padding, and would read them where they are."""
+    nodes = [
+        conv("x", "v", "m"),
+        conv("x", "w", "n", pads=[1, 1, 1, 1]),
+        helper.make_node("Concat", ["m", "n"], ["y"], axis=1),
+    ]
+    constants = {"v": weights(5, 3, 1, 1), "w": weights(4, 3, 3, 3)}
+    source = network(nodes, (1, 3, 8, 9), (1, 9, 8, 9), **constants)
+    program = laid_out(source)
+    assert roles_of(program).count("padded") == 1
+    (copied,) = {b for step in program.steps for b in step.writes() if b.name == "x"}
+    assert copied.shape == (1, 10, 3, 11)
+    read = [node for step in program.steps if isinstance(step, Loops) for node in walk(step.value)]
+    convolved = [n.buffer for n in read if isinstance(n, Load) and n.buffer.name == "x"]
+    assert convolved.count(copied) == 2
+    x = np.random.default_rng(0).standard_normal((1, 3, 8, 9)).astype(np.float32)
+    wanted = evaluate_model(source, {"x": x})["y"]
+    np.testing.assert_allclose(onnxc.compile(source).run({"x": x})["y"], wanted, 1e-5, 1e-5)
+
+
 def test_loops_run_in_the_order_in_which_the_result_lies() -> None:
     loops = [step for step in laid_out(TWO).steps if isinstance(step, Loops)]
     for step in loops:
@@ -110,13 +149,14 @@ def test_loops_run_in_the_order_in_which_the_result_lies() -> None:
 
 def test_padding_is_part_of_the_shape() -> None:
     shapes = {buffer.name: buffer.shape for buffer in laid_out(TWO).writes()}
-    assert shapes["x"] == (1, 10, 11, 3)
+    assert shapes["x"] == (1, 10, 3, 11)
     assert shapes["r"] == (1, 11, 9, 5)
     assert shapes["y"] == (1, 6, 9, 7)
 
 
 def test_no_guard_is_left() -> None:
-    loops = (step for step in laid_out(TWO).steps if isinstance(step, Loops))
+    """But in the copy that stores it."""
+    loops = [s for s in laid_out(TWO).steps if isinstance(s, Loops) and s.role != "padded"]
     assert not [node for step in loops for node in walk(step.value) if isinstance(node, Guard)]
 
 
@@ -238,8 +278,8 @@ def test_padding_around_the_outermost_dimension_is_stored_too() -> None:
     (border,) = (step for step in laid_out(source).steps if isinstance(step, Routine))
     parameters: dict[str, Any] = dict(border.parameters)
     filled = sum(length * count for _, length, count, _ in parameters["runs"])
-    assert [buffer.shape for buffer in border.outputs] == [(6, 5, 2, 1)]
-    assert parameters["batches"] * filled == 6 * 5 * 2 - 4 * 3 * 2
+    assert [buffer.shape for buffer in border.outputs] == [(6, 2, 1, 5)]
+    assert parameters["batches"] * filled == (6 - 4) * 2 * 5  # beside the rows the copy stores it
     x = np.arange(24, dtype=np.float32).reshape(2, 1, 4, 3)
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.sum((0, 1)), 1), (3, 3))
     wanted = windows.sum((2, 3))[None, None]

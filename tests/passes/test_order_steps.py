@@ -9,10 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxc.expression import Axis, Buffer, Checked, Status, along, compare, load
+from onnxc.expression import Axis, Buffer, Checked, along, compare, load
 from onnxc.kernel import Loops, Program, Step
 from onnxc.passes.liveness import Uses, least_peak
 from onnxc.passes.order_steps import _needs, order_steps
+from onnxc.status import Status
 from tests.kernels.programs import FLOAT, INT64, buffer, check_in_c, copy, element, evaluated, over
 from tests.passes.test_plan_memory import INPUTS, SIZES, Writer
 

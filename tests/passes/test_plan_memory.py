@@ -11,22 +11,11 @@ from hypothesis import strategies as st
 
 from onnxc.diagnostics import Kind
 from onnxc.errors import ModelError, Problem
-from onnxc.expression import (
-    Axis,
-    Buffer,
-    Checked,
-    Fold,
-    Index,
-    Status,
-    affine,
-    along,
-    at,
-    compare,
-    load,
-)
+from onnxc.expression import Axis, Buffer, Checked, Fold, Index, affine, along, at, compare, load
 from onnxc.kernel import Branch, Loops, Program, Repeat, Step
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.plan_memory import plan_memory
+from onnxc.status import Status
 from tests.kernels.programs import (
     BOOL,
     FLOAT,

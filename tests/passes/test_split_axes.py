@@ -4,20 +4,10 @@ import numpy as np
 import pytest
 
 from onnxc.dtypes import INT32
-from onnxc.expression import (
-    Checked,
-    Expr,
-    Index,
-    Load,
-    Status,
-    along,
-    cast,
-    compare,
-    guard,
-    literal,
-)
+from onnxc.expression import Checked, Expr, Index, Load, along, cast, compare, guard, literal
 from onnxc.kernel import Loops, Program
 from onnxc.passes.split_axes import split_axes
+from onnxc.status import Status
 from onnxc.tensor import Tensor, compute, constant, dynamic, of_buffer
 from onnxc.traversal import walk
 from tests.kernels.programs import FLOAT, assert_same_bits, buffer, evaluated

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onnxc.dtypes import BOOL, BY_NAME, ElementType
-from onnxc.expression import Axis, Buffer, Checked, Expr, Status, along, apply, at, compare, load
+from onnxc.expression import Axis, Buffer, Checked, Expr, along, apply, at, compare, load
 from onnxc.kernel import Loops, Program
 from onnxc.passes.merge_axes import merge_axes
 from onnxc.passes.widen_rows import SHORT, WIDEST, widen_rows
+from onnxc.status import Status
 from onnxc.tensor import Tensor, compute, elementwise, of_buffer
 from tests.kernels.programs import (
     FLOAT,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from onnxc import cli
+from onnxc.report.sections import PLACES
 from tests.command_line import EQUAL, OPEN, save
 from tests.report.facts_checks import valid
 
@@ -61,6 +62,16 @@ def test_to_standard_output(model: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert run(*QUICK, "-o", "-") == 0
     assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
     assert not (model / "m.html").exists()
+
+
+def test_the_code_for_one_target_alone(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = {}
+    for option in ((), ("--no-targets",)):
+        assert run(*QUICK, "--json", "--target", "aarch64", *option) == 0
+        told = json.loads(capsys.readouterr().out)
+        valid(told)
+        places[option] = [section["target"] for section in told["sections"]]
+    assert places == {(): [*PLACES], ("--no-targets",): ["aarch64"]}
 
 
 def test_the_options_of_the_compiler(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,8 +50,13 @@ def network(
     return compile_model(proto, name="net")
 
 
-def dense(rows: int = 64, inner: int = 128, columns: int = 64) -> Compiled:
-    weights = np.random.default_rng(0).standard_normal((inner, columns)).astype(np.float32)
+def dense(
+    rows: int = 64, inner: int = 128, columns: int = 64, *, scale: float = 1.0, slow: int = 0
+) -> Compiled:
+    """The first `slow` weights have the scale; without a number all do."""
+    weights = np.random.default_rng(0).standard_normal((inner, columns))
+    weights.reshape(-1)[: slow or None] *= scale
+    weights = weights.astype(np.float32)
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     return network([node], [rows, inner], [rows, columns], w=weights)
 
@@ -301,6 +306,24 @@ def test_short_sums_are_a_reason_with_numbers() -> None:
     found = case(dense(rows=56, inner=8, columns=64), 1.0)
     text = reasons.reason(replace(found, ns=1.5 * found.limit.ns + 200))
     assert "sums of only 8 steps" in text
+
+
+@pytest.mark.parametrize(("scale", "told"), [(1e-40, "8,192 of 8,192"), (1e-30, "")])
+def test_weights_below_the_least_normal_number_are_a_reason(scale: float, told: str) -> None:
+    """Each product of a vector with one such costs as much as hundreds of others."""
+    found = case(dense(scale=scale), 1.0)
+    text = reasons.reason(replace(found, ns=100 * found.limit.ns))
+    assert ("weights are subnormal: a product with one is slow" in text) == bool(told)
+    assert told in text
+
+
+def test_a_subnormal_weight_costs_what_its_vector_does() -> None:
+    def cost(slow: int) -> float:
+        found = case(dense(scale=1e-40, slow=slow), 1.0)
+        causes = (cause for rule in reasons.RULES for cause in rule(found))
+        return next(cause.ns or 0 for cause in causes if "subnormal" in cause.text)
+
+    assert cost(0) == pytest.approx(cost(1) * 8192 / 16)
 
 
 def test_short_runs_are_a_reason() -> None:

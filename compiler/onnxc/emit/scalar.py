@@ -10,9 +10,11 @@ from onnxc.emit.text import render
 from onnxc.emit.vectors import vector_lines
 from onnxc.kernel import Micro
 from onnxc.target import Variant
+from onnxc.tuned import shared_integers
 from onnxc.tuned.scalar_depthwise import Sliding
 from onnxc.tuned.scalar_shared import MOST_TAPS, PIXELS, SINGLE, Shared
 from onnxc.tuned.scalar_windows import PANEL, Windows
+from onnxc.tuned.shared_integers import SharedIntegers
 
 CALLED: Final = {
     "row": ("named", "row"),
@@ -33,15 +35,6 @@ def _windows(step: Micro, function: str, comment: Sequence[str], _variant: Varia
 
 def _integers(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
     p: Windows = step.parameters
-    names = _addends(step)
-    loads = dict(zip(step.addends, names, strict=True))
-    finish = render(
-        "kernels/finish_integers.c.j2",
-        function=function,
-        result=p.types[-1],
-        addends=names,
-        epilogue=integer_lines(step, loads),
-    )
 
     def value(pixel: int, lane: int) -> str:
         row, column = (f"p + {pixel}" if pixel else "p"), (f"n + {lane}" if lane else "n")
@@ -52,10 +45,37 @@ def _integers(step: Micro, function: str, comment: Sequence[str], _variant: Vari
         p=p,
         name=function,
         comment=comment,
-        parameters="".join(f"const float *restrict {name}, " for name in names),
+        parameters=_parameters(step),
         value=value,
     )
-    return finish + kernel
+    return _finish_integers(step, function, p.types[-1]) + kernel
+
+
+def _shared_integers(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
+    p: SharedIntegers = step.parameters
+    kernel = render(
+        "kernels/shared_integers.c.j2",
+        p=p,
+        name=function,
+        comment=comment,
+        pixels=shared_integers.PIXELS,
+        chunk=shared_integers.CHUNK,
+        parameters=_parameters(step),
+        value=_finished(step, function, "sums[j * chunk + q]", p.moves, "p + j", "n + q"),
+    )
+    return kernel if p.finished else _finish_integers(step, function, p.result) + kernel
+
+
+def _finish_integers(step: Micro, function: str, result: str) -> str:
+    """The function that makes bytes of a sum."""
+    names = _addends(step)
+    return render(
+        "kernels/finish_integers.c.j2",
+        function=function,
+        result=result,
+        addends=names,
+        epilogue=integer_lines(step, dict(zip(step.addends, names, strict=True))),
+    )
 
 
 def _depthwise(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
@@ -72,7 +92,7 @@ def _own(kind: str, step: Micro, function: str, comment: Sequence[str], value: A
         p=step.parameters,
         name=function,
         comment=comment,
-        parameters="".join(f"const float *restrict {name}, " for name in _addends(step)),
+        parameters=_parameters(step),
         value=value,
     )
     return _finish(step, function) + kernel
@@ -125,13 +145,48 @@ def _shared(step: Micro, function: str, comment: Sequence[str], _variant: Varian
 
 def shared_texts(steps: Sequence[Micro]) -> list[str]:
     """The functions that layers share, each once, before what calls it."""
-    shared = [step.parameters for step in steps if isinstance(step.parameters, Shared)]
+    found = [step.parameters for step in steps]
+    shared = [p for p in found if isinstance(p, Shared)]
+    integers = [p for p in found if isinstance(p, SharedIntegers)]
     names = dict.fromkeys(part for called in shared for part in CALLED[called.function])
+    if integers:
+        names = dict.fromkeys(["named", *names])
     values = {
         **{"pixels": PIXELS, "panel": PANEL, "most_taps": MOST_TAPS, "single": SINGLE},
-        "numbers": shared[0].numbers if shared else (),
+        "numbers": max(
+            [p.numbers for p in shared] + [p.numbers for p in integers], key=len, default=()
+        ),
     }
-    return [render("kernels/shared_windows.c.j2", function=name, **values) for name in names]
+    texts = [render("kernels/shared_windows.c.j2", function=name, **values) for name in names]
+    for source in dict.fromkeys(p.source for p in integers):
+        texts += _sums([p for p in integers if p.source == source])
+    return texts
+
+
+def _sums(layers: Sequence[SharedIntegers]) -> list[str]:
+    """What layers share that read one type of bytes."""
+    dense = any(not p.depthwise for p in layers)
+    depthwise = any(p.depthwise for p in layers)
+    finished = any(p.finished for p in layers)
+    wanted = {"tile": dense, "filter": depthwise, "sums": True, "layer": finished}
+    return [
+        render(
+            "kernels/integer_sums.c.j2",
+            function=function,
+            source=layers[0].source,
+            dense=dense,
+            depthwise=depthwise,
+            panel=shared_integers.LANES,
+            chunk=shared_integers.CHUNK,
+            most_taps=shared_integers.MOST_TAPS,
+        )
+        for function, is_wanted in wanted.items()
+        if is_wanted
+    ]
+
+
+def _parameters(step: Micro) -> str:
+    return "".join(f"const float *restrict {name}, " for name in _addends(step))
 
 
 def _addends(step: Micro) -> list[str]:
@@ -142,5 +197,6 @@ RENDERERS: Final[dict[str, Callable[..., str]]] = {
     "integers_scalar": _integers,
     "windows_scalar": _windows,
     "depthwise_scalar": _depthwise,
+    "shared_integers": _shared_integers,
     "shared_scalar": _shared,
 }

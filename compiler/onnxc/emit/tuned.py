@@ -34,6 +34,8 @@ from onnxc.tuned.recurrent import Recurrent
 from onnxc.tuned.rowwise import Rowwise, vectors_of
 from onnxc.tuned.scalar_depthwise import Sliding
 from onnxc.tuned.scalar_windows import Windows
+from onnxc.tuned.windows_pool import Pool
+from onnxc.tuned.windows_pool import pixels_of as windows_of
 from onnxc.tuned.winograd import Winograd, height_of
 
 HEAVY: Final = 8
@@ -95,8 +97,9 @@ def _words(lanes: int, variant: Variant, kernels: str) -> str:
     """The types, and the functions that the kernels call or that these call."""
     integers = integer_words(lanes, variant, kernels)
     integers = "\n".join(map(wrapped, in_variant(integers, variant).split("\n")))
+    own = render("vector.c.j2", lanes=lanes)
     called = [f for f in FUNCTIONS if re.search(rf"vf_{f}{variant.suffix}\(", kernels)]
-    words = f"{render('vector.c.j2', lanes=lanes)}\n{vector_functions(called)}"
+    words = f"{own}\n{vector_functions(f for f in called if f' vf_{f}(' not in own)}"
     text = "\n".join(map(wrapped, in_variant(words, variant).split("\n")))
     if re.search(r"\bonnxc_vd_", kernels):
         doubles = render("vector_double.c.j2", lanes=lanes)
@@ -145,6 +148,8 @@ def tile_texts(step: Micro, target: Target) -> list[str]:
         case Sliding() as parameters:
             rows, columns = parameters.kernel
             found = [f"{rows} x {columns}"]
+        case Pool() as parameters:
+            found = [f"{windows_of(parameters, v)} x {v.lanes}" for v in target.variants]
         case Bands() as parameters:
             return [f"{parameters.band} of {parameters.parts[-1].rows} rows"]
         case _:
@@ -278,6 +283,11 @@ def _byte_transpose(step: Micro, function: str, comment: Sequence[str], _variant
     return render("kernels/byte_transpose.c.j2", **values)
 
 
+def _padded_rows(step: Micro, function: str, comment: Sequence[str], _variant: Variant) -> str:
+    values = {"function": function, "comment": comment, "p": step.parameters}
+    return render("kernels/padded_rows.c.j2", **values)
+
+
 def _rowwise(step: Micro, function: str, comment: Sequence[str], variant: Variant) -> str:
     parameters: Rowwise = step.parameters
     names, loads, calls = operand_names(step), {}, ""
@@ -312,23 +322,50 @@ def _winograd(step: Micro, function: str, comment: Sequence[str], variant: Varia
     )
 
 
+def _pool(step: Micro, function: str, comment: Sequence[str], variant: Variant) -> str:
+    parameters: Pool = step.parameters
+    names = operand_names(step)
+
+    def epilogue(window: str) -> list[str]:
+        loads = {}
+        for load, name, walk in zip(step.addends, names, parameters.addends, strict=True):
+            terms = [f"{window} * {walk.column}"] if window and walk.column else []
+            if walk.channel:
+                loads[load] = f"vf_load({' + '.join([name, *terms, 'n'])})"
+            else:
+                loads[load] = f"vf_set({name}[{' + '.join(terms) or '0'}])"
+        return vector_lines(step.epilogue, step.total, loads)
+
+    return render(
+        "kernels/pool_windows.c.j2",
+        operands=names,
+        epilogue=epilogue,
+        function=function,
+        comment=comment,
+        p=parameters,
+        pixels=windows_of(parameters, variant),
+        lanes=variant.lanes,
+    )
+
+
 def _bands(step: Micro, function: str, comment: Sequence[str], variant: Variant) -> str:
     """The parts' own functions, and the one that calls them."""
     bands: Bands = step.parameters
-    views, names = [], iter(operand_names(step))
+    views, names, constants = list[dict[str, Any]](), iter(operand_names(step)), list[str]()
     for number, part in enumerate(bands.parts):
         name, kernel = f"{function}_step{number}", part.kernel
         text = RENDERERS[kernel.name](kernel, name, origin_lines(kernel), variant)
         operands = [next(names) for _ in part.addends]
-        views.append({"name": name, "text": text, "operands": operands, "part": part})
-    constants = [f"w{number}" for number in range(len(views))]
+        own = [f"w{number}" for _ in kernel.inputs[1:]]
+        constants += own
+        view = {"name": name, "text": text, "constants": own, "operands": operands}
+        views.append(view | {"part": part})
     return render(
         "kernels/bands.c.j2",
         function=function,
         comment=comment,
         bands=bands,
         views=views,
-        constants=constants,
         parameters="".join(
             f"const float *restrict {name}, " for name in (*constants, *operand_names(step))
         ),
@@ -422,6 +459,8 @@ RENDERERS: Final[dict[str, Callable[..., Any]]] = {
     "gemv": _gemv,
     "integer_depthwise": integer_depthwise_text,
     "integer_product": integer_product_text,
+    "padded_rows": _padded_rows,
+    "pool_windows": _pool,
     "recurrent": _recurrent,
     "rowwise": _rowwise,
     "transpose": _transpose,

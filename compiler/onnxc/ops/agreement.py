@@ -17,7 +17,6 @@ from onnxc.expression import (
     Const,
     Expr,
     Index,
-    Status,
     apply,
     at,
     cast,
@@ -27,6 +26,7 @@ from onnxc.expression import (
     where,
 )
 from onnxc.op import Declared
+from onnxc.status import Status
 from onnxc.tensor import Shape, Tensor, compute, constant, dynamic, from_start, full, zero
 
 TRUE = literal(BOOL, True)

@@ -10,23 +10,13 @@ from typing import Final
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import INT64
 from onnxc.errors import RefusalError
-from onnxc.expression import (
-    Buffer,
-    Checked,
-    Expr,
-    Index,
-    Status,
-    along,
-    apply,
-    at,
-    compare,
-    where,
-)
+from onnxc.expression import Buffer, Checked, Expr, Index, along, apply, at, compare, where
 from onnxc.kernel import Loops, define
 from onnxc.op import Declared, Ints, op
 from onnxc.ops.agreement import agreed, declared_shape, equals, table, whole
 from onnxc.ops.assembly import part
 from onnxc.ops.checks import require_choice
+from onnxc.status import Status
 from onnxc.tensor import Shape, Tensor, compute, dynamic, full, of_buffer, zero
 
 _ORDERS: Final = ("DCR", "CRD")

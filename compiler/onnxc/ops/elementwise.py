@@ -16,20 +16,10 @@ import numpy as np
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, DOUBLE, FLOAT, INT64, UINT64, numpy_dtype
 from onnxc.errors import RefusalError
-from onnxc.expression import (
-    Const,
-    Expr,
-    Status,
-    apply,
-    cast,
-    checked,
-    compare,
-    lift,
-    literal,
-    where,
-)
+from onnxc.expression import Const, Expr, apply, cast, checked, compare, lift, literal, where
 from onnxc.op import newest_schema, op
 from onnxc.ops.checks import broadcasts_to, require_choice
+from onnxc.status import Status
 from onnxc.tensor import Tensor, elementwise
 
 Element = Callable[..., Expr]

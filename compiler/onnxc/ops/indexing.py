@@ -17,23 +17,13 @@ from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, FLOAT, INT32, INT64, ElementType
 from onnxc.errors import RefusalError
 from onnxc.evaluate import constant_value
-from onnxc.expression import (
-    Buffer,
-    Checked,
-    Expr,
-    Index,
-    Status,
-    along,
-    apply,
-    at,
-    cast,
-    where,
-)
+from onnxc.expression import Buffer, Checked, Expr, Index, along, apply, at, cast, where
 from onnxc.kernel import Loops, define
 from onnxc.op import op
 from onnxc.ops.agreement import nothing, whole
 from onnxc.ops.assembly import part
 from onnxc.ops.checks import positive_axis, require_choice, require_shape
+from onnxc.status import Status
 from onnxc.tensor import (
     Shape,
     Tensor,

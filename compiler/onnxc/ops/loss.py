@@ -8,11 +8,12 @@ from typing import Final
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, INT64
 from onnxc.errors import RefusalError
-from onnxc.expression import Checked, Expr, Index, Status, compare, literal, where
+from onnxc.expression import Checked, Expr, Index, compare, literal, where
 from onnxc.op import op
 from onnxc.ops.checks import require_choice, require_shape
 from onnxc.ops.reduction import folded
 from onnxc.ops.softmax import logarithms
+from onnxc.status import Status
 from onnxc.tensor import Tensor, compute, dynamic, elementwise
 
 REDUCTIONS: Final = ("none", "sum", "mean")

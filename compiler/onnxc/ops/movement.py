@@ -8,17 +8,7 @@ from collections.abc import Sequence
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import BY_NAME, ElementType
 from onnxc.errors import RefusalError
-from onnxc.expression import (
-    Checked,
-    Expr,
-    Index,
-    Status,
-    apply,
-    at,
-    cast,
-    compare,
-    where,
-)
+from onnxc.expression import Checked, Expr, Index, apply, at, cast, compare, where
 from onnxc.op import Declared, Ints, Output, op
 from onnxc.ops.agreement import (
     agreed,
@@ -37,6 +27,7 @@ from onnxc.ops.checks import (
     require_shape,
     type_of_code,
 )
+from onnxc.status import Status
 from onnxc.tensor import (
     Shape,
     Tensor,

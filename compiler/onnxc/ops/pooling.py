@@ -21,7 +21,6 @@ from onnxc.expression import (
     Expr,
     Fold,
     Index,
-    Status,
     along,
     apply,
     at,
@@ -43,6 +42,7 @@ from onnxc.ops.window import (
     sliding_windows,
     tap_indices,
 )
+from onnxc.status import Status
 from onnxc.tensor import (
     Shape,
     Tensor,

@@ -17,25 +17,14 @@ import numpy as np
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import FLOAT, INT64, ElementType
 from onnxc.errors import RefusalError
-from onnxc.expression import (
-    Buffer,
-    Checked,
-    Expr,
-    Index,
-    Status,
-    along,
-    apply,
-    cast,
-    fold,
-    load,
-    where,
-)
+from onnxc.expression import Buffer, Checked, Expr, Index, along, apply, cast, fold, load, where
 from onnxc.kernel import Loops, Program, Repeat, Step, define
 from onnxc.op import Declared
 from onnxc.ops.assembly import part
 from onnxc.ops.checks import require_shape
 from onnxc.ops.elementwise import UNARY
 from onnxc.recurrence import Activation, Recurrence
+from onnxc.status import Status
 from onnxc.tensor import Tensor, compute, dynamic, full, of_buffer, zero
 
 Function = Callable[[Expr], Expr]

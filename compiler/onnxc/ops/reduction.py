@@ -17,22 +17,11 @@ import numpy as np
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL, DOUBLE, INT64, UINT8, UINT64, ElementType, numpy_dtype
 from onnxc.errors import RefusalError
-from onnxc.expression import (
-    Checked,
-    Expr,
-    Index,
-    Status,
-    apply,
-    at,
-    compare,
-    fold,
-    guard,
-    literal,
-    where,
-)
+from onnxc.expression import Checked, Expr, Index, apply, at, compare, fold, guard, literal, where
 from onnxc.op import Declared, Ints, op
 from onnxc.ops.checks import distinct_axes, positive_axis, require_flag
 from onnxc.ops.elementwise import magnitude
+from onnxc.status import Status
 from onnxc.tensor import Shape, Tensor, compute, dynamic, elementwise, full, zero
 
 MOST_CHOICES: Final = 8

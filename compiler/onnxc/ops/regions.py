@@ -9,18 +9,8 @@ from typing import Final
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import INT32, INT64
 from onnxc.errors import RefusalError
-from onnxc.expression import (
-    Checked,
-    Expr,
-    Index,
-    Status,
-    at,
-    cast,
-    fold,
-    guard,
-    literal,
-    where,
-)
+from onnxc.expression import Checked, Expr, Index, at, cast, fold, guard, literal, where
+from onnxc.status import Status
 from onnxc.tensor import Tensor, compute, dynamic
 
 BLOCK: Final = 8

@@ -5,12 +5,13 @@ from __future__ import annotations
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import BOOL
 from onnxc.errors import RefusalError
-from onnxc.expression import Buffer, Checked, Status, compare
+from onnxc.expression import Buffer, Checked, compare
 from onnxc.kernel import Branch, Loops, Program, Routine, Step, define
 from onnxc.op import Ints, op
 from onnxc.ops.agreement import whole
 from onnxc.ops.checks import positive_axis, require_one_number, scalar
 from onnxc.routines import sides
+from onnxc.status import Status
 from onnxc.tensor import Tensor, of_buffer
 
 

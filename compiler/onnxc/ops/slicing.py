@@ -13,19 +13,7 @@ from numpy.typing import NDArray
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import INT32, INT64
 from onnxc.errors import RefusalError
-from onnxc.expression import (
-    Buffer,
-    Checked,
-    Expr,
-    Index,
-    Status,
-    along,
-    apply,
-    at,
-    compare,
-    literal,
-    where,
-)
+from onnxc.expression import Buffer, Checked, Expr, Index, along, apply, at, compare, literal, where
 from onnxc.kernel import Loops, define
 from onnxc.op import Declared, Ints, op
 from onnxc.ops.agreement import (
@@ -40,6 +28,7 @@ from onnxc.ops.agreement import (
 )
 from onnxc.ops.assembly import part
 from onnxc.ops.checks import dimensions, require_choice, require_table, scalar
+from onnxc.status import Status
 from onnxc.tensor import (
     Shape,
     Tensor,

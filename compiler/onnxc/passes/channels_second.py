@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from onnxc.dtypes import FLOAT
@@ -15,6 +16,11 @@ WINDOW: Final = 9
 """Taps of a window that is large."""
 CHANNELS: Final = 16
 """From which the copy costs more than that a row of pixels is no one loop over its channels."""
+SPATIAL: Final = 1
+CHANNEL: Final = 2
+"""Kinds of dimensions."""
+FEW: Final = 8
+"""Channels of which no kernel wants vectors, as Winograd's does of more."""
 
 
 def in_planes(step: Loops, fold: Fold, source: Load) -> bool:
@@ -47,3 +53,22 @@ def in_windows(step: Loops, fold: Fold, source: Load) -> bool:
     taps = [axis for axis in fold.axes if not channel.stride(axis)]
     strides = [max((s for axis, s in i.terms if axis not in fold.axes), default=1) for i in places]
     return math.prod(axis.extent for axis in taps) >= WINDOW and max(strides) > 1
+
+
+def in_rows(fold: Fold, source: Load, kinds: Sequence[int]) -> bool:
+    """Whether a dense convolution has so few channels that whole rows of each are as good as
+    channels last: of a value that meets a panel nothing beside it is asked for. Channels last would
+    have to be gathered one by one; rows are read where they are, or copied whole with padding.
+
+    kinds  of the dimensions of the source: 0 the batch, 1 what windows slide over, 2 channels
+    """
+    channels = [d for d, kind in enumerate(kinds) if kind == CHANNEL]
+    axes = {axis for d in channels for axis, _ in source.indices[d].terms}
+    few = math.prod(source.buffer.shape[d] for d in channels) < FEW
+    return source.dtype is FLOAT and few and axes <= set(fold.axes) and kinds[-1] == SPATIAL
+
+
+def row_by_row(kinds: Sequence[int]) -> tuple[int, ...]:
+    """The order of dimensions in which the rows of all channels lie beside each other."""
+    *others, last = range(len(kinds))
+    return (*sorted(others, key=lambda d: kinds[d]), last)

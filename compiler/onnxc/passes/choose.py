@@ -20,6 +20,7 @@ from onnxc.tuned.depthwise import depthwise
 from onnxc.tuned.gemv import gemv
 from onnxc.tuned.integer_depthwise import integer_depthwise
 from onnxc.tuned.integer_product import integer_product
+from onnxc.tuned.padded_rows import padded_rows
 from onnxc.tuned.product import Product, only_fold, product_of
 from onnxc.tuned.recurrent import with_recurrent_kernels
 from onnxc.tuned.rowwise import rowwise
@@ -34,6 +35,8 @@ ROWS: Final = 4
 """Rows for which it pays to lay the other operand out anew."""
 MOST: Final = 2**31 - 1
 """Elements of a buffer, so that offsets are int32_t."""
+LEAST_PADDED: Final = 1024
+"""Elements of padded rows, below which their copy stays plain loops: it takes no time."""
 Kernel = Callable[[Product, Target], Micro | None]
 KERNELS: Final[tuple[Kernel, ...]] = (
     gemv,
@@ -65,8 +68,11 @@ def chosen(loops: Loops, target: Target) -> list[Step]:
         found = tuned(readable, target)
         if found is not None:
             return [*before, found]
-    if turned := transpose(step, target) or byte_transpose(step, target):
-        return [turned]
+    copied = transpose(step, target) or byte_transpose(step, target)
+    if copied is None and step.out.elements >= LEAST_PADDED:
+        copied = padded_rows(step, target)
+    if copied is not None:
+        return [copied]
     fold = only_fold(step)
     axes = () if fold is None else _axes_of(fold, step)
     if fold is None or fold is step.value or not axes:

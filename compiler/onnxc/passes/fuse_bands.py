@@ -7,19 +7,38 @@ is too large for the cache, most of the time that it takes to write and read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from onnxc.kernel import Micro, Program, Routine, Step
+from onnxc.passes.liveness import Uses, least_peak
 from onnxc.tuned.bands import Bands, Link, Part, cost, fused, gain, in_bands, link_of, part_of
 
 
 def fuse_bands(program: Program) -> Program:
-    """The program with such runs of kernels, nested programs aside, in one kernel each."""
+    """The program with such runs of kernels, nested programs aside, in one kernel each.
+
+    None that would need more memory at once: a band has buffers beside what it reads and writes.
+    """
     target = program.target
     if target is None or target.variants[-1].lanes == 1:
         return program
-    return replace(program, steps=tuple(_Fusion(program).steps()))
+    runs, known = list(_Fusion(program).runs()), Uses()
+    steps = [run.steps for run in runs]
+    for number, run in enumerate(runs):
+        fused = run.fused()
+        if fused != run.steps:
+            changed = [*steps[:number], fused, *steps[number + 1 :]]
+            if not grows(known, steps, changed):
+                steps = changed
+    return replace(program, steps=tuple(step for run in steps for step in run))
+
+
+def grows(known: Uses, before: Sequence[Sequence[Step]], after: Sequence[Sequence[Step]]) -> bool:
+    """Whether the steps of some runs need less memory than those of others."""
+    least, most = (least_peak(list(known.of(chain(*runs)))) for runs in (before, after))
+    return least < most
 
 
 @dataclass
@@ -76,28 +95,29 @@ class _Fusion:
         self.writers = Counter(b for step in program.steps for b in step.writes())
         self.borders = {b for step in program.steps if _is_border(step) for b in step.writes()}
 
-    def steps(self) -> Iterator[Step]:
-        chain, borders = _Chain(), list[Step]()
+    def runs(self) -> Iterator[_Chain]:
+        """The steps in order; those that are of no use to bands in a chain without kernels."""
+        found, borders = _Chain(), list[Step]()
         for step in self.program.steps:
             part = part_of(step) if isinstance(step, Micro) else None
             if _is_border(step):
                 borders.append(step)
                 continue
             if isinstance(step, Micro) and part is not None:
-                link = self.link(chain.parts[-1], part) if chain.parts else None
+                link = self.link(found.parts[-1], part) if found.parts else None
                 if link is None:
-                    yield from chain.fused()
-                    chain = _Chain()
+                    yield found
+                    found = _Chain()
                 else:
-                    chain.links.append(link)
-                chain.steps += [*borders, step]
-                chain.kernels.append(step)
-                chain.parts.append(part)
+                    found.links.append(link)
+                found.steps += [*borders, step]
+                found.kernels.append(step)
+                found.parts.append(part)
             else:
-                yield from (*chain.fused(), *borders, step)
-                chain = _Chain()
+                yield from (found, _Chain([*borders, step]))
+                found = _Chain()
             borders = []
-        yield from (*chain.fused(), *borders)
+        yield from (found, _Chain(borders))
 
     def link(self, first: Part, second: Part) -> Link | None:
         """Between two kernels of which the second alone reads what the first writes, by rows."""

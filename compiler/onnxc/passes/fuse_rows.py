@@ -13,22 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from onnxc.expression import (
-    Axis,
-    Buffer,
-    Checked,
-    Expr,
-    Fold,
-    Index,
-    Load,
-    Status,
-    along,
-    load,
-    static,
-)
+from onnxc.expression import Axis, Buffer, Checked, Expr, Fold, Index, Load, along, load, static
 from onnxc.kernel import Loops, Program, Rows, Step
 from onnxc.passes.liveness import Span, Uses, bytes_live, lifetimes, taken_over
 from onnxc.passes.merge_axes import merged
+from onnxc.status import Status
 from onnxc.summation import runs_across
 from onnxc.traversal import axes_read, move_all, replace_loads, substitute, walk
 from onnxc.tuned.walks import gathered
@@ -88,7 +77,7 @@ class _Fusion:
         best: Rows | None = None
         rows = 0
         for step in self.program.steps[start : start + MOST]:
-            if not isinstance(step, Loops) or not _may_join(step):
+            if not isinstance(step, Loops) or not _may_join(step, kernels):
                 break
             kernels.append(step)
             if not rows and not _is_flat(step):
@@ -245,12 +234,14 @@ def _is_flat(kernel: Loops) -> bool:
     return len(kernel.axes) == 1 and not folds and not kernel.where[0].dynamic
 
 
-def _may_join(kernel: Loops) -> bool:
+def _may_join(kernel: Loops, before: Sequence[Loops]) -> bool:
     """Whether it has rows, and no kind of kernel for which the cache makes no difference.
 
-    That are sums of products; and copies, of all memory at once or by tiles.
+    That are sums of products; and copies, of all memory at once or by tiles, but for those of what
+    kernels `before` it have added up: a window of the sums, which then need no memory as a whole.
     """
     copies = isinstance(kernel.value, Load) and not kernel.accumulate
+    copies &= not any(sums.accumulate and sums.out in kernel.reads() for sums in before)
     folds = (node for node in walk(*kernel.roots()) if isinstance(node, Fold))
     return bool(kernel.axes) and not copies and all(fold.hint in ("", "numbers") for fold in folds)
 

@@ -14,15 +14,18 @@ no kernel reads after the first that stores to the result, if that one may.
 from __future__ import annotations
 
 from onnxc.expression import Axis, Buffer, Index, Load, along, static
-from onnxc.kernel import Loops, Rows, Step
+from onnxc.kernel import Loops, Micro, Rows, Step
 from onnxc.traversal import walk
 
 
 def overwritable(step: Step) -> list[Buffer]:
     """The workspace buffers, smaller or larger than the result, that the step may overwrite.
 
-    Of steps other than Loops and Rows none is: they may read and write in any order.
+    Of steps other than Loops, Rows and tuned kernels that keep the order of loops none is: they may
+    read and write in any order.
     """
+    if isinstance(step, Micro) and step.in_place:
+        return overwritable(step.twin)
     if isinstance(step, Rows):
         return _overwritable_by_rows(step)
     if not isinstance(step, Loops) or step.partial:

@@ -3,7 +3,8 @@
 A buffer in another layout is another buffer, of the shape that lies in memory; the indices of all
 who use it change with it, so that no other pass knows of layouts. Buffers that keep their layout
 (the model's own, those that flat indices or routines walk) are copied where a convolution needs
-another.
+another. Not those of few channels, such as images: they are read row by row where they are, or
+from a copy of whole rows with what is beside them.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from onnxc.expression import (
     Index,
     Load,
     along,
+    literal,
     load,
 )
 from onnxc.kernel import Loops, Program, Step, map_loops
-from onnxc.passes.channels_second import in_planes, in_windows
+from onnxc.passes.channels_second import in_planes, in_rows, in_windows, row_by_row
 from onnxc.passes.placement import Placement, border
 from onnxc.passes.unflatten import around, unflattened, view_of, with_rows
 from onnxc.tensor import axes_of
 from onnxc.traversal import map_indices, replace_subexpression, walk
+from onnxc.tuned.padded_rows import PADDED
 
 HINT: Final = "convolution"
 """Of the Folds whose operands this is about."""
@@ -57,6 +60,11 @@ class _Wish:
     fill: int
     guards: set[Guard] = field(default_factory=set)
 
+    @property
+    def rows(self) -> bool:
+        """Whether rows of one channel are whole, which a copy stores with their padding."""
+        return self.order[-1] == len(self.order) - 1 and bool(self.begin[-1] or self.end[-1])
+
 
 def layout(program: Program) -> Program:
     """The program with the buffers of its convolutions, nested programs aside, laid out anew."""
@@ -74,6 +82,13 @@ class _Layout:
         self.spacious = self.vectors and not (target and target.small)
         self.before = program = self.with_views(program) if self.vectors else program
         self.pinned = _pinned(program)
+        self.guarded = {
+            load.buffer
+            for step in program.steps
+            if isinstance(step, Loops)
+            for load, guards, _ in _sources(step)
+            if guards
+        }
         self.sources: dict[Buffer, _Wish] = {}
         self.orders: dict[Buffer, tuple[int, ...]] = {}
 
@@ -145,12 +160,24 @@ class _Layout:
             return False
         return self.stays(step) or in_windows(step, folds[0], source)
 
+    def order_of(self, step: Loops, source: Load) -> tuple[int, ...] | None:
+        """In which the convolution wants the dimensions of what it reads; None: in any."""
+        as_it_lies = tuple(range(len(source.indices)))
+        if self.read_as_it_lies(step, source):
+            return as_it_lies
+        kinds = _kinds(source, step, source.buffer in self.pinned)
+        if kinds is None:
+            return None
+        folds = _folds(step)
+        own = self.vectors and source.buffer in self.pinned and len(folds) == 1
+        if own and in_rows(folds[0], source, kinds):
+            return row_by_row(kinds) if source.buffer in self.guarded else as_it_lies
+        return tuple(sorted(as_it_lies, key=lambda d: kinds[d]))
+
     def read(self, step: Loops) -> None:
         """Notes what the convolution wants of what it reads."""
         for source, guards, fill in _sources(step):
-            order = _channels_last(source, step, source.buffer in self.pinned)
-            if self.read_as_it_lies(step, source):
-                order = tuple(range(len(source.indices)))
+            order = self.order_of(step, source)
             if order is None:
                 continue
             shape = source.buffer.shape
@@ -204,7 +231,8 @@ class _Layout:
             return None
         physical = tuple(shape[d] for d in order)
         new = Buffer(buffer.name, physical, buffer.dtype, "workspace")
-        return Placement(buffer, new, order, tuple(begin), wish.fill if wish else 0)
+        rows = bool(wish and wish.rows and shape[-1] != buffer.shape[-1] and buffer in self.pinned)
+        return Placement(buffer, new, order, tuple(begin), wish.fill if wish else 0, rows)
 
     def fits(self, buffer: Buffer, elements: int, padded: int) -> bool:
         """Whether so many elements of the buffer's type may become as many as with padding."""
@@ -215,10 +243,24 @@ class _Layout:
     def copy(self, placement: Placement) -> list[Step]:
         old = placement.old
         axes = axes_of(old.shape)
+        if placement.rows:
+            axes = (*axes[:-1], Axis(placement.new.shape[-1]))
         walks = tuple(Index() if axis.extent == 1 else along(axis) for axis in axes)
+        value: Expr = load(old, walks)
+        if placement.rows:
+            walks = (*walks[:-1], walks[-1] + -placement.begin[-1])
+            fill = literal(old.dtype, placement.fill)
+            value = Guard(old.dtype, ((walks[-1], old.shape[-1]),), load(old, walks), fill)
         ordered = tuple(axes[d] for d in placement.order)
-        role = "channels last" if list(placement.order) != sorted(placement.order) else "padded"
-        step = Loops(placement.new, placement.indices(walks), ordered, load(old, walks), (), role)
+        last = placement.order[-1] != len(old.shape) - 1
+        step = Loops(
+            placement.new,
+            placement.indices(walks),
+            ordered,
+            value,
+            (),
+            "channels last" if last else PADDED,
+        )
         return [*border(placement), step]
 
     def moved(
@@ -368,8 +410,8 @@ def _taps(step: Loops) -> set[Axis]:
     }
 
 
-def _channels_last(source: Load, step: Loops, pinned: bool) -> tuple[int, ...] | None:
-    """The order of a source's dimensions: batch, those that windows slide over, the rest.
+def _kinds(source: Load, step: Loops, pinned: bool) -> list[int] | None:
+    """Of a source's dimensions: 0 the batch, 1 those that windows slide over, 2 the rest.
 
     One that a single window covers is among the former, unless a copy would be for it alone.
     """
@@ -385,7 +427,7 @@ def _channels_last(source: Load, step: Loops, pinned: bool) -> tuple[int, ...] |
             kinds.append(0 if d == 0 else 2 if d == 1 else 1)
         else:
             kinds.append(0 if axes & batch else 1 if axes & sliding else 2)
-    return tuple(sorted(range(len(kinds)), key=lambda d: kinds[d]))
+    return kinds
 
 
 def _filters_last(step: Loops) -> tuple[int, ...] | None:

@@ -23,6 +23,7 @@ class Placement:
     order   the dimensions of `old` from the outermost to the innermost
     begin   how much padding there is before each dimension of `old`
     fill    what it holds
+    rows    whether who fills the buffer stores whole rows, with what is before and after them
     """
 
     old: Buffer
@@ -30,6 +31,7 @@ class Placement:
     order: tuple[int, ...]
     begin: tuple[int, ...]
     fill: int
+    rows: bool = False
 
     @property
     def described(self) -> Placed:
@@ -49,14 +51,19 @@ def border(placement: Placement) -> list[Step]:
         return []
     extents = [old.shape[d] for d in placement.order]
     alike = int(new.shape[0] == extents[0])  # dimensions without padding whose parts are the same
+    whole = placement.order[-1] if placement.rows else None
     outside = np.ones(new.shape[alike:], np.bool_)
     outside[
         tuple(
             slice(placement.begin[d], placement.begin[d] + old.shape[d])
+            if d != whole
+            else slice(None)
             for d in placement.order[alike:]
         )
     ] = False
     runs = tuple(_runs(outside.reshape(-1)))
+    if not runs:
+        return []
     parameters = (
         ("batches", math.prod(new.shape[:alike])),
         ("size", outside.size),

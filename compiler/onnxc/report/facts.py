@@ -105,10 +105,11 @@ def subject(
     )
 
 
-def facts(subject: Subject, tell: Tell = lambda _: None) -> dict[str, Any]:
+def facts(subject: Subject, tell: Tell = lambda _: None, *, others: bool = True) -> dict[str, Any]:
     """What can be said without running anything but C compilers.
 
-    `tell` is told what is being done. "times" and "accuracy" are for those who measure.
+    `tell` is told what is being done. "times" and "accuracy" are for those who measure. Without
+    `others` the code is built for the subject's target alone.
     """
     compiled, program = subject.compiled, subject.program
     kernels = kernels_of(program)
@@ -117,8 +118,10 @@ def facts(subject: Subject, tell: Tell = lambda _: None) -> dict[str, Any]:
     tell("count the work of the kernels")
     of_kernels = kernel_facts(kernels, program, compiled.module.calls, tensors)
     spans = lives(kernels, tensors)
-    tell("build the C for every compiler that is here")
-    of_sections, of_stack = sections.measure(compiled, subject.target, subject.compiled_for)
+    tell("build the C for every compiler that is here" if others else "build the C")
+    of_sections, of_stack = sections.measure(
+        compiled, subject.target, subject.compiled_for, others=others
+    )
     return {
         "schema": SCHEMA,
         "onnxc": onnxc.__version__,

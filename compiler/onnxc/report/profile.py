@@ -20,12 +20,12 @@ import numpy as np
 
 from onnxc.arrays import elements
 from onnxc.errors import ToolError
-from onnxc.expression import Status
 from onnxc.kernel_numbers import numbered
 from onnxc.library import assembler_flags, write_sources
 from onnxc.packing import pack_elements
 from onnxc.pipeline import Compiled, Interface, emit_program
 from onnxc.resources import environment
+from onnxc.status import Status
 from onnxc.verify.inputs import Bounds, random_cases
 
 if TYPE_CHECKING:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from onnxc.expression import Apply, Expr, Fold, Load, static
 from onnxc.kernel import Loops, Micro, Routine, Rows, Step
 from onnxc.report import choices
@@ -26,6 +28,7 @@ from onnxc.tuned.depthwise import Depthwise
 from onnxc.tuned.integer_depthwise import IntegerDepthwise
 from onnxc.tuned.recurrent import Recurrent
 from onnxc.tuned.transpose import Transpose
+from onnxc.tuned.windows_pool import Pool
 from onnxc.tuned.winograd import Winograd
 
 ENOUGH: Final = 0.8
@@ -36,6 +39,8 @@ TIME_NS: Final = 250.0
 """Of one time of a recurrent kernel: sums to their ends, and functions one after the other."""
 CONVERSION: Final = 20
 """Instructions of a vector of such."""
+ASSIST: Final = 250
+"""Instructions of a vector that Intel's processors take for a product with a subnormal number."""
 PART: Final = 0.05
 """Of the time: less is not worth a word."""
 BEYOND: Final = 1.005
@@ -157,12 +162,29 @@ def _kernel(case: Case) -> Iterator[Cause]:
 
 TEXTS: Final = (
     (Depthwise, "each value that is loaded has one product, and few products share a store"),
-    (IntegerDepthwise, "bytes are widened, and multiplied as 32-bit integers"),
+    (IntegerDepthwise, "bytes are widened and paired before their few products"),
     (Winograd, "the tiles are transformed before and after their products"),
     (Transpose, "values are turned in registers, with several shuffles for each vector"),
     (ByteTranspose, "bytes are turned in registers, with several shuffles for each vector"),
+    (Pool, "of two values the greater takes several instructions: a NaN stays, +0 is above -0"),
     (Bands, "layers by bands of rows: tiles start and end with every row"),
 )
+
+
+def _subnormal(case: Case) -> Iterator[Cause]:
+    """Of weights that are so near to zero that many processors do not multiply them at once."""
+    if not isinstance(case.step, Micro):
+        return
+    lanes, products = case.variant.lanes, sum(case.asked.products.values())
+    for weights in (buffer.data for buffer in case.step.inputs):
+        if weights is None or weights.dtype.kind != "f" or not weights.size:
+            continue
+        slow = (weights != 0) & (np.abs(weights) < np.finfo(weights.dtype).tiny)
+        if count := int(slow.sum()):
+            starts = np.arange(0, slow.size, lanes)
+            vectors = int(np.logical_or.reduceat(slow.reshape(-1), starts).sum())
+            text = f"{count:,} of {slow.size:,} weights are subnormal: a product with one is slow"
+            yield Cause(text, vectors * products / slow.size * ASSIST * case.unit)
 
 
 def _halves(case: Case) -> Iterator[Cause]:
@@ -253,6 +275,7 @@ DECISIVE: Final[tuple[Rule, ...]] = (
 RULES: Final[tuple[Rule, ...]] = (
     _tiles,
     _kernel,
+    _subnormal,
     _recurrent,
     _between,
     _turns,

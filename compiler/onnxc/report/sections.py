@@ -28,14 +28,19 @@ def place_of(target: str) -> str:
 
 
 def measure(
-    compiled: Compiled, target: str, compile_for: Callable[[str], Compiled]
+    compiled: Compiled,
+    target: str,
+    compile_for: Callable[[str], Compiled],
+    *,
+    others: bool = True,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The sections at each of PLACES, and the stack of `compiled`, whose target is `target`.
 
-    `compile_for` compiles the model for another target.
+    `compile_for` compiles the model for another target. Without `others` only the place is asked
+    where `compiled` runs.
     """
     known = {target: compiled}
-    places = dict(PLACES)
+    places = dict(PLACES) if others else {}
     places[place_of(target)] = target
     with ThreadPoolExecutor(WORKERS) as pool:
         started: dict[str, Future[Sequence[Built]]] = {}

@@ -20,8 +20,12 @@ from onnxc.tuned.contraction import VECTORS, Contraction, tile_of
 from onnxc.tuned.depthwise import Depthwise, pixels_of
 from onnxc.tuned.gemv import Gemv
 from onnxc.tuned.integer_depthwise import IntegerDepthwise
+from onnxc.tuned.integer_depthwise import tile_of as integer_tile_of
 from onnxc.tuned.integer_product import IntegerProduct, rows_of
+from onnxc.tuned.padded_rows import PaddedRows
 from onnxc.tuned.transpose import Transpose
+from onnxc.tuned.windows_pool import Pool
+from onnxc.tuned.windows_pool import pixels_of as windows_of
 from onnxc.tuned.winograd import Winograd, height_of
 
 LATENCY: Final = 8
@@ -32,6 +36,10 @@ STORE: Final = 2
 SHUFFLE: Final = 2
 BYTES: Final = 16
 """Of a vector that is turned."""
+GREATER: Final = 5
+"""Of two vectors, lane by lane: a comparison each way, and what is left of both."""
+BITS: Final = 3
+"""The same where bits compare as integers."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +153,7 @@ def units(kernel: Micro, variant: Variant, dot: float) -> float:
         case Depthwise() as p:
             return _depthwise(p, variant)
         case IntegerDepthwise() as p:
-            taps = math.prod(extent for extent, _ in p.folds)
-            vectors = math.prod(p.outer) * p.columns * -(-p.channels // lanes)
-            return vectors * (taps * 5 + 16)  # widen, a product that takes two, add, load
+            return _integer_depthwise(p, variant)
         case Gemv() as p:
             vectors = -(-p.columns // lanes)
             return vectors * (p.inner * max(1, p.rows) + p.rows * (1 + STORE)) + CALL
@@ -159,6 +165,11 @@ def units(kernel: Micro, variant: Variant, dot: float) -> float:
         case ByteTranspose() as p:
             whole = math.prod(e for e, _, _ in p.outer) * p.rows * p.columns / BYTES
             return whole * (SHUFFLE * math.log2(BYTES) + 1 + STORE)
+        case Pool() as p:
+            return _pool(p, variant)
+        case PaddedRows() as p:
+            rows = math.prod(extent for extent, _, _ in p.outer)
+            return rows * (-(-p.row // lanes) * (1 + STORE) + CALL)
         case Bands() as p:
             return sum(_rows(part.kernel, part.rows, variant, dot) for part in p.parts)
     return 0.0
@@ -167,7 +178,15 @@ def units(kernel: Micro, variant: Variant, dot: float) -> float:
 def _rows(kernel: Micro, rows: int, variant: Variant, dot: float) -> float:
     """Of a part of bands, whose parameters are of one row, or of all."""
     p = kernel.parameters
-    once = p.window.rows == rows if isinstance(p, Depthwise) else p.rows == rows
+    if isinstance(p, Pool):
+        return units(kernel, variant, dot)
+    match p:
+        case Depthwise():
+            once = p.window.rows == rows
+        case PaddedRows():
+            once = True
+        case _:
+            once = p.rows == rows
     return units(kernel, variant, dot) * (1 if once else rows)
 
 
@@ -179,6 +198,25 @@ def _depthwise(p: Depthwise, variant: Variant) -> float:
     steps = vectors / pixels_of(p, variant)
     waits = max(0, LATENCY - pixels_of(p, variant)) * taps
     return vectors * (taps + weights + 2 + STORE) + steps * (waits + CALL / 4)
+
+
+def _pool(p: Pool, variant: Variant) -> float:
+    """Of each tile: its columns of taps are loaded and compared, then those of each window."""
+    rows, columns = p.rows, p.columns
+    windows = max(1, windows_of(p, variant))
+    read = (windows - 1) * columns.stride + columns.reach
+    compared = read * (rows.taps - 1) + windows * (columns.taps - 1)
+    each = read * rows.taps + (BITS if p.positive else GREATER) * compared + windows * STORE
+    tiles = p.images * rows.outputs * columns.outputs / windows
+    return tiles * (-(-p.channels // variant.lanes) * each + CALL / 4)
+
+
+def _integer_depthwise(p: IntegerDepthwise, variant: Variant) -> float:
+    """Of each row: bytes are widened and paired, pairs multiplied and added; 16 finish a vector."""
+    tile = integer_tile_of(p, variant)
+    tiles = -(-p.columns // (tile.rows * p.pixels)) * -(-p.channels // variant.lanes)
+    reads = tile.places * (2 * len(p.down) + p.pairs)
+    return math.prod(p.outer) * tiles * (reads + tile.rows * (2 * p.across[0] * p.pairs + 16))
 
 
 def _winograd(p: Winograd, variant: Variant) -> float:

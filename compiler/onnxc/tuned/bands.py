@@ -16,6 +16,8 @@ from onnxc.expression import Buffer
 from onnxc.kernel import Micro, Step
 from onnxc.tuned.contraction import Contraction
 from onnxc.tuned.depthwise import Depthwise
+from onnxc.tuned.padded_rows import PaddedRows
+from onnxc.tuned.windows_pool import Pool
 
 CACHE: Final = 1 << 19
 """Bytes that the buffers of a band may take: half of a second-level cache."""
@@ -48,6 +50,8 @@ class Part:
     rows      of its whole result
     width     floats from the first to the last of what it writes of a row, and `reach` of what it
               reads for a row
+    clips     whether it leaves out what its windows read of rows that are not made
+    numbered  whether it is told the number of its first row, too
     """
 
     kernel: Micro
@@ -57,6 +61,8 @@ class Part:
     result: Side
     width: int
     reach: int
+    clips: bool = False
+    numbered: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,8 +109,8 @@ class Link:
         """How far the rows that are read reach, for so many rows of the second part."""
         return rows * self.stride + self.kept - self.top
 
-    def ends_in_zeros(self, rows: int) -> bool:
-        """Whether the second part, of so many rows, reads beyond what is made."""
+    def ends_beyond(self, rows: int) -> bool:
+        """Whether the windows of the second part, of so many rows, reach beyond what is made."""
         return self.needed(rows) > self.made
 
 
@@ -131,6 +137,10 @@ def part_of(kernel: Micro) -> Part | None:
             return _contraction(kernel, kernel.parameters)
         case Depthwise():
             return _depthwise(kernel, kernel.parameters)
+        case Pool():
+            return _pool(kernel, kernel.parameters)
+        case PaddedRows():
+            return _padded_rows(kernel, kernel.parameters)
     return None
 
 
@@ -193,6 +203,46 @@ def _depthwise(kernel: Micro, parameters: Depthwise) -> Part | None:
     )
 
 
+def _pool(kernel: Micro, parameters: Pool) -> Part | None:
+    """Its source begins where its first window does, which may be before the first row."""
+    p = parameters
+    if p.images > 1 or p.rows.before < 0:
+        return None
+    across = min(p.columns.extent, (p.columns.outputs - 1) * p.columns.stride + p.columns.reach)
+    start, *starts, result = kernel.starts
+    return Part(
+        replace(kernel, parameters=replace(p, above=0, counted=True), starts=()),
+        p.rows.outputs,
+        Side(start - p.rows.before * p.x.row, p.rows.stride * p.x.row),
+        tuple(Side(s, step.row) for s, step in zip(starts, p.addends, strict=True)),
+        Side(result, p.y.row),
+        (p.columns.outputs - 1) * p.y.column + p.channels,
+        (p.rows.reach - 1) * p.x.row + (across - 1) * p.x.column + p.channels,
+        clips=p.numbered,
+        numbered=p.numbered,
+    )
+
+
+def _padded_rows(kernel: Micro, parameters: PaddedRows) -> Part | None:
+    """Whole rows of all channels, one after the other."""
+    p, (from_start, to_start) = parameters, kernel.starts
+    if kernel.twin.out.dtype is not FLOAT or not p.outer:
+        return None
+    (rows, source, result), *inner = p.outer
+    width = math.prod(extent for extent, _, _ in inner) * p.row
+    if width != result:
+        return None
+    return Part(
+        replace(kernel, parameters=replace(p, counted=True), starts=()),
+        rows,
+        Side(from_start, source),
+        (),
+        Side(to_start, result),
+        width,
+        p.columns,
+    )
+
+
 def link_of(first: Part, second: Part, *, zeros: bool) -> Link | None:
     """The rows of what the first writes and the second reads; None where they do not fit.
 
@@ -222,11 +272,13 @@ def link_of(first: Part, second: Part, *, zeros: bool) -> Link | None:
         and second.source.row == link.stride * row
         and 0 < link.stride <= window
         and 0 <= link.top < window
-        and skipped + (second.rows - 1) * link.stride + window <= between.shape[-3]
     )
-    dense = column == 0 and first.width == row and not link.top
-    filled = dense and link.needed(second.rows) <= first.rows
-    return link if fits and (zeros or filled) else None
+    dense = column == 0 and first.width == row
+    if second.clips:
+        return link if fits and dense and not zeros else None
+    inside = skipped + (second.rows - 1) * link.stride + window <= between.shape[-3]
+    filled = dense and not link.top and link.needed(second.rows) <= first.rows
+    return link if fits and inside and (zeros or filled) else None
 
 
 def in_bands(parts: Sequence[Part], links: Sequence[Link]) -> Bands | None:

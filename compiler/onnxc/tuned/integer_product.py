@@ -15,10 +15,10 @@ import numpy as np
 
 from onnxc.centred import Centred, centred, constant_of
 from onnxc.dtypes import BY_NAME, FLOAT, INT32, ElementType
-from onnxc.expression import Apply, Axis, Buffer, Const, Expr, Fold, Index, Load
+from onnxc.expression import Apply, Axis, Buffer, Const, Expr, Fold, Index, Load, along, load
 from onnxc.kernel import Loops, Micro
 from onnxc.target import Target, Variant
-from onnxc.traversal import axes_read, walk
+from onnxc.traversal import axes_read, replace_loads, walk
 from onnxc.tuned.product import only_fold
 from onnxc.tuned.scalar import is_scalar
 from onnxc.tuned.walks import gathered, joined
@@ -152,6 +152,28 @@ def _is_simple(node: Expr) -> bool:
     return isinstance(node, Const) or (isinstance(node, Apply) and node.operation in simple)
 
 
+def widened(
+    value: Expr, loads: Sequence[Load], lanes: Axis, width: int, side: int = 1
+) -> tuple[Expr, tuple[Load, ...]]:
+    """An epilogue whose constants have a number for each of `width` lanes, those of `side` pixels
+    and zeros after them, so that whole vectors are read; and its loads.
+    """
+    moved: dict[Load, Load] = {}
+    for number in loads:
+        if number.buffer.data is None or not number.flat.stride(lanes):
+            continue
+        values = np.tile(gathered(number, (lanes,)), side)
+        data = np.pad(values, (0, width - values.size))
+        buffer = Buffer(number.buffer.name, data.shape, number.dtype, "constant", data)
+        moved[number] = load(buffer, (along(lanes),))
+    return replace_loads(value, dict(moved)), tuple(moved.get(number, number) for number in loads)
+
+
+def is_wide(number: Load, width: int) -> bool:
+    """Whether whole vectors can be read of all lanes of a load, as `widened` makes it."""
+    return number.buffer.data is not None and number.buffer.elements == width
+
+
 def rows_of(parameters: IntegerProduct, variant: Variant, *, dot: bool) -> int:
     """Columns of a tile: as many as leave registers for the panel and what is broadcast.
 
@@ -174,9 +196,7 @@ def integer_product(loops: Loops, target: Target) -> Micro | None:
         return None
     rows, panel, lanes = found
     epilogue = epilogue_of(loops.value, fold)
-    if epilogue is None or any(not axes_read(load) <= {lanes} for load in epilogue.loads):
-        return None
-    if any(load.flat.stride(lanes) not in (0, 1) for load in epilogue.loads):
+    if epilogue is None or not _along(lanes, epilogue.loads):
         return None
     points = [axis for axis in loops.axes if axis is not lanes and axis.extent > 1]
     source, weights, where = rows.source.flat, panel.source.flat, loops.where[0]
@@ -199,20 +219,22 @@ def integer_product(loops: Loops, target: Target) -> Micro | None:
         strides = tuple(index.stride(axis) for axis in outer)
         return index.const, strides, index.stride(column) if column else 0
 
+    width = (lanes.extent - 1) // target.panel * target.panel + last_of(lanes.extent, target)
+    value, loads = widened(loops.value, epilogue.loads, lanes, width)
     parameters = IntegerProduct(
         outer=tuple(axis.extent for axis in outer),
         columns=column.extent if column else 1,
         lanes=lanes.extent,
         folds=joined([(axis.extent, source.stride(axis)) for axis in folds]),
         panel=target.panel,
-        last=-(-(lanes.extent % target.panel or target.panel) // target.whole) * target.whole,
+        last=last_of(lanes.extent, target),
         source=walked(source),
         result=walked(where),
         signed=signed,
         zero=zero,
         panel_zero=panel_zero,
         placed=(weights.const, weights.stride(folds[0]), weights.stride(lanes)) if given else None,
-        addends=tuple((load.flat.const, load.flat.stride(lanes)) for load in epilogue.loads),
+        addends=tuple((number.flat.const, number.flat.stride(lanes)) for number in loads),
         sums=panel_zero.buffer is not None or panel_zero.value != 0,
     )
     inputs, scratch = [rows.source.buffer, panel.source.buffer], []
@@ -236,11 +258,23 @@ def integer_product(loops: Loops, target: Target) -> Micro | None:
         loops,
         tuple(inputs),
         parameters,
-        loops.value,
+        value,
         fold,
-        epilogue.loads,
+        loads,
         scratch=tuple(scratch),
     )
+
+
+def _along(lanes: Axis, loads: Sequence[Load]) -> bool:
+    """Whether vectors of lanes are read of each, or one number for all."""
+    return all(
+        axes_read(number) <= {lanes} and number.flat.stride(lanes) in (0, 1) for number in loads
+    )
+
+
+def last_of(lanes: int, target: Target) -> int:
+    """Lanes of the last panel, with those that are padding."""
+    return -(-(lanes % target.panel or target.panel) // target.whole) * target.whole
 
 
 def _operands(loops: Loops, fold: Fold) -> tuple[Centred, Centred, Axis] | None:

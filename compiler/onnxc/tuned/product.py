@@ -139,6 +139,7 @@ def _addends(value: Expr, fold: Fold) -> tuple[Load, ...] | None:
 FUNCTIONS: Final = (
     *("exp", "expm1", "log", "log1p", "softplus", "sigmoid", "sinh", "cosh", "tanh", "atan", "erf"),
     *("round", "floor", "ceil", "trunc"),
+    *("as_float16", "as_bfloat16"),
 )
 """Of one float, that are functions of vectors too."""
 IN_VECTORS: Final = frozenset(

@@ -6,7 +6,7 @@ the zero point a. So an inner loop multiplies bytes as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from onnxc.tuned.integer_product import INT8, Epilogue, constant_zeros, epilogue
 from onnxc.tuned.product import only_fold, product_between
 from onnxc.tuned.scalar import Layer, layer_around, without_padding
 from onnxc.tuned.scalar_windows import Windows, is_windowed, numbers_of
+from onnxc.tuned.shared_integers import SharedIntegers, shared_integers
 from onnxc.tuned.walks import gathered
 
 if TYPE_CHECKING:
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
 PIXELS: Final = 2
 """Of a tile, and LANES: 8 sums leave room for what is multiplied in 14 registers."""
 LANES: Final = 4
-MOST_POINTERS: Final = 96
+MOST_POINTERS: Final = 128
 """In a table on the stack: that of the taps of one tile."""
 LIMIT: Final = 2**31
 """Magnitudes stay below, so that no sum of int32_t overflows."""
+SHARED: Final = "shared_integers"
 LEAST_WORK: Final = 256
 """Multiplications below which the plain loops stay."""
 
@@ -47,13 +49,10 @@ class _Constants:
 
 
 def integers(loops: Loops, target: Target) -> Micro | None:
-    """The Micro of a merged kernel; None where it is no layer with known weights of int8.
-
-    None too for little code, which the plain loops are.
-    """
+    """The Micro of a merged kernel; None where it is no layer with known weights of int8."""
     bare, bounds = without_padding(loops)
     fold = only_fold(bare)
-    if fold is None or fold.dtype is not INT32 or loops.partial or target.small:
+    if fold is None or fold.dtype is not INT32 or loops.partial:
         return None
     factors, epilogue = factors_of(fold), epilogue_of(bare.value, fold)
     if factors is None or epilogue is None or epilogue.target is None:
@@ -83,15 +82,24 @@ def integers(loops: Loops, target: Target) -> Micro | None:
         (rows.source.dtype.c_type, "int8_t", "int32_t", loops.out.dtype.c_type),
         layer.is_depthwise,
     )
-    inputs = [rows.source.buffer, *_buffers(layer, constants, found)]
-    if layer.padded:
-        count = layer.lanes if layer.is_depthwise else layer.channels
-        inputs.append(_padding(rows, count))
+    inputs = [rows.source.buffer]
+    name = "integers_scalar"
+    parameters: Windows | SharedIntegers = found
+    zeros = [_padding(rows, layer)] if layer.padded else []
+    small = shared_integers(layer, rows.source.dtype, epilogue) if target.small else None
+    if small is not None:
+        name, (parameters, tables) = SHARED, small
+        inputs += _lane_by_lane(layer, constants)
+        inputs += [*(zeros or inputs[:1]), *tables]
+        loads = () if parameters.finished else loads
+        layer = replace(layer, addends=loads)
+    else:
+        inputs += [*_buffers(layer, constants, found), *zeros]
     return Micro(
-        "integers_scalar",
+        name,
         loops,
         tuple(inputs),
-        found,
+        parameters,
         bare.value,
         fold,
         loads,
@@ -111,7 +119,8 @@ def _constants(
     first = bias - rows.constant * weights.sum(0)
     most = 128 if rows.source.dtype.kind == "signed" else 255
     sums = np.abs(first) + (most + abs(rows.constant)) * np.abs(weights).sum(0)
-    if weights.size == 0 or np.abs(weights + 0.5).max() > 128 or sums.max() >= LIMIT:
+    beyond = most * 128 * weights.shape[0]  # of lanes beyond the last, which read what follows
+    if weights.size == 0 or np.abs(weights + 0.5).max() > 128 or max(sums.max(), beyond) >= LIMIT:
         return None
     return _Constants(weights.astype(np.int8), first.astype(np.int32))
 
@@ -149,8 +158,18 @@ def _buffers(layer: Layer, constants: _Constants, found: Windows) -> list[Buffer
     ]
 
 
-def _padding(rows: Centred, count: int) -> Buffer:
+def _lane_by_lane(layer: Layer, constants: _Constants) -> list[Buffer]:
+    """The weights [lanes][length], or [length][lanes] of filters; and what the sums begin with."""
+    rows, name = constants.weights, layer.product.panel.buffer.name
+    data = (rows if layer.is_depthwise else rows.T).reshape(-1)
+    return [
+        Buffer(name, data.shape, INT8, "constant", np.ascontiguousarray(data)),
+        Buffer(f"{name}_first", constants.first.shape, INT32, "constant", constants.first),
+    ]
+
+
+def _padding(rows: Centred, layer: Layer) -> Buffer:
     """What padding reads: the zero point."""
-    dtype = rows.source.dtype
+    dtype, count = rows.source.dtype, layer.lanes if layer.is_depthwise else layer.channels
     values = np.full(count, rows.constant, dtype.numpy)
     return Buffer("padding", values.shape, dtype, "constant", values)

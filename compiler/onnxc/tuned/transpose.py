@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from onnxc.dtypes import FLOAT
+from onnxc.dtypes import BY_NAME, FLOAT
 from onnxc.expression import Load
 from onnxc.kernel import Loops, Micro
 from onnxc.target import Target
 
+INTEGERS: Final = (BY_NAME["int32"], BY_NAME["uint32"])
 LEAST: Final = 1024
 """Elements below which the plain loops stay."""
 BAND: Final = 64
@@ -27,6 +28,7 @@ class Transpose:
     outer         (extent, stride of x, stride of y) of the loops around
     x_row, y_row  elements from one row of x, and of y, to the next
     band          columns that are turned for all rows before the next
+    c_type        of an element, of 32 bits
     """
 
     outer: tuple[tuple[int, int, int], ...]
@@ -35,6 +37,7 @@ class Transpose:
     x_row: int
     y_row: int
     band: int
+    c_type: str
 
 
 def transpose(loops: Loops, target: Target) -> Micro | None:
@@ -43,7 +46,7 @@ def transpose(loops: Loops, target: Target) -> Micro | None:
     if not isinstance(value, Load) or loops.partial or len(loops.where) != 1:
         return None
     source, where = value.flat, loops.where[0]
-    if value.dtype is not FLOAT or source.dynamic or target.variants[-1].lanes == 1:
+    if value.dtype not in (FLOAT, *INTEGERS) or source.dynamic or target.variants[-1].lanes == 1:
         return None
     row = next((axis for axis in loops.axes if where.stride(axis) == 1), None)
     column = next((axis for axis in loops.axes if source.stride(axis) == 1), None)
@@ -67,6 +70,7 @@ def transpose(loops: Loops, target: Target) -> Micro | None:
             source.stride(row),
             where.stride(column),
             BAND if column.extent > LONG else column.extent,
+            value.dtype.c_type,
         ),
         value,
         value,

@@ -24,10 +24,10 @@ from onnxc.compiled import check_inputs
 from onnxc.diagnostics import Kind
 from onnxc.dtypes import numpy_dtype
 from onnxc.errors import CrashError, ToolError, UsageError
-from onnxc.expression import Status
 from onnxc.library import assembler_flags, write_sources
 from onnxc.packing import pack_elements, unpack_elements
 from onnxc.resources import environment
+from onnxc.status import Status
 from onnxc.verify.execute import Outcome
 from onnxc.verify.inputs import Case
 from onnxc.verify.source import Subject

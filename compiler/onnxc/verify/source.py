@@ -64,8 +64,8 @@ class _Passes:
             self.ranges = known_ranges(thing)
             made = (value for node in thing.graph for value in node.outputs)
             self.types = {v.name: int(v.dtype) for v in made if v.name and v.dtype is not None}
-        if name == "lower" and isinstance(thing, Program):
-            self.logical = frozenset((*thing.outputs, *thing.writes()))
+        if name in ("lower", "hold_floats") and isinstance(thing, Program):
+            self.logical |= frozenset((*thing.outputs, *thing.writes()))
 
     def subject(
         self, source: Path | onnx.ModelProto, compiled: Compiled, c_file: Path | None

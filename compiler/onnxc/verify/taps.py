@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from onnxc.conversion import convert
 from onnxc.diagnostics import Kind
-from onnxc.dtypes import ElementType, numpy_dtype
+from onnxc.dtypes import BY_CODE, FLOAT, ElementType, numpy_dtype
 from onnxc.emit.module import emit
 from onnxc.emit.views import Tap
 from onnxc.errors import UsageError
@@ -40,6 +41,7 @@ class Tapped:
     name      of ONNX
     shape     of the buffer, in elements, which holds the value as `placed` says; without it, of
               the value
+    stored    the type of the buffer: floats may hold a value of 16-bit floats
     offset    in the memory of all taps, in bytes
     nodes     the ONNX nodes whose work the kernel is, as text
     function  the C function of the kernel; "" of control flow
@@ -49,6 +51,7 @@ class Tapped:
     dtype: ElementType
     shape: tuple[int, ...]
     placed: Placed | None
+    stored: ElementType
     offset: int
     bytes: int
     nodes: tuple[str, ...]
@@ -57,7 +60,8 @@ class Tapped:
     def value(self, memory: NDArray[np.uint8]) -> NDArray[Any]:
         """The tensor in its own layout."""
         raw = memory[self.offset : self.offset + self.bytes]
-        array = raw.view(numpy_dtype(self.dtype)).reshape(self.shape)
+        array = raw.view(numpy_dtype(self.stored)).reshape(self.shape)
+        array = convert(array, self.stored, self.dtype)
         if self.placed is None:
             return array.copy()
         order, begin = self.placed.order, self.placed.begin
@@ -103,7 +107,7 @@ def write_tapped(subject: Subject, folder: Path) -> TappedC:
     module = emit(compiled.program, compiled.banner, form, copied)
     c_file = folder / (subject.c_file.name if subject.c_file else f"{compiled.name}.c")
     _write(subject, module.body, c_file)
-    taps = tuple(_tapped(step, tap, module.calls, compiled.program) for step, tap in chosen)
+    taps = tuple(_tapped(step, tap, module.calls, subject) for step, tap in chosen)
     outputs = {output.name for output in compiled.outputs}
     inner = tuple(tap for tap in taps if tap.name not in outputs)
     return TappedC(c_file, taps, inner, size, len(names))
@@ -127,7 +131,7 @@ def _completed(subject: Subject, names: set[str]) -> Iterator[tuple[Step, Buffer
                 and buffer not in program.actual
                 and buffer.dtype.kind in ("float", "signed", "unsigned", "bool", "half")
                 and not buffer.dtype.packed
-                and buffer.dtype.name != "bfloat16"
+                and _type(name, buffer, subject).name != "bfloat16"
             ):
                 taken.add(name)
                 yield step, buffer
@@ -138,15 +142,23 @@ def _name(buffer: Buffer, program: Program) -> str:
     return buffer.name or program.held.get(buffer, ("", ()))[0]
 
 
-def _tapped(step: Step, tap: Tap, calls: Mapping[Step, str], program: Program) -> Tapped:
-    buffer = tap.buffer
+def _type(name: str, buffer: Buffer, subject: Subject) -> ElementType:
+    """Of a value that a buffer holds; floats may hold 16-bit floats."""
+    found = BY_CODE.get(subject.types.get(name, 0), buffer.dtype)
+    return found if found.kind == "half" and buffer.dtype is FLOAT else buffer.dtype
+
+
+def _tapped(step: Step, tap: Tap, calls: Mapping[Step, str], subject: Subject) -> Tapped:
+    buffer, program = tap.buffer, subject.compiled.program
+    name = _name(buffer, program)
     shape = buffer.shape if buffer.name else program.held[buffer][1]
     nodes = tuple(f"{origin.operator} '{origin.name}'" for origin in step.origins)
     return Tapped(
-        _name(buffer, program),
-        buffer.dtype,
+        name,
+        _type(name, buffer, subject),
         tuple(shape),
         program.placed.get(buffer),
+        buffer.dtype,
         tap.offset,
         buffer.bytes,
         nodes,

@@ -144,19 +144,18 @@ static const float w_d[3]; /* "d" float[3] */
 /* here: zeros around */
 static ONNXC_KERNEL void border_0(float *restrict y)
 {
-    memset(y, 0, 7 * sizeof *y);
-    for (int32_t i = 0; i < 3; i++)
-        memset(y + 11 + i * 6, 0, 2 * sizeof *y);
-    memset(y + 29, 0, 7 * sizeof *y);
+    for (int32_t i = 0; i < 2; i++)
+        memset(y + i * 30, 0, 6 * sizeof *y);
 }
 
-/* copy "image" float[1][1][4][4] -> "image" float[1][6][6][1]
- * here: channels last */
+/* copy "image" float[1][1][4][4] -> "image" float[1][6][1][6]
+ * here: padded */
 static ONNXC_KERNEL void copy_1(const float *restrict a, float *restrict out)
 {
     for (int32_t i = 0; i < 4; i++) {
-        for (int32_t j = 0; j < 4; j++) {
-            out[i * 6 + j + 7] = a[i * 4 + j];
+        for (int32_t j = 0; j < 6; j++) {
+            const float v0 = j - 1 >= 0 && j - 1 < 4 ? a[i * 4 + j - 1] : 0.0f;
+            out[i * 6 + j + 6] = v0;
         }
     }
 }
@@ -277,7 +276,7 @@ onnxc_status network_run(const float image[16], float probability[3], network_wo
     if ((uintptr_t)arena % 64 != 0)
         return ONNXC_MISALIGNED_WORKSPACE;
 #endif
-    float *const image_2 = (float *)(void *)(arena + 128); /* "image" float[1][6][6][1] */
+    float *const image_2 = (float *)(void *)(arena + 128); /* "image" float[1][6][1][6] */
     float *const r = (float *)(void *)(arena + 0); /* "r" float[1][4][4][2] */
     float *const p = (float *)(void *)(arena + 128); /* "p" float[1][2][2][2] */
     float *const scores = (float *)(void *)(arena + 0); /* "scores" float[1][3] */
