@@ -36,7 +36,7 @@ def fuse_bands(program: Program) -> Program:
 
 
 def grows(known: Uses, before: Sequence[Sequence[Step]], after: Sequence[Sequence[Step]]) -> bool:
-    """Whether the steps of some runs need less memory than those of others."""
+    """Whether the steps of the runs need more memory after than before."""
     least, most = (least_peak(list(known.of(chain(*runs)))) for runs in (before, after))
     return least < most
 

@@ -26,6 +26,7 @@ from onnxc.tuned.bands import Bands
 from onnxc.tuned.byte_transpose import ByteTranspose
 from onnxc.tuned.depthwise import Depthwise
 from onnxc.tuned.integer_depthwise import IntegerDepthwise
+from onnxc.tuned.padded_rows import PaddedRows
 from onnxc.tuned.recurrent import Recurrent
 from onnxc.tuned.transpose import Transpose
 from onnxc.tuned.windows_pool import Pool
@@ -167,6 +168,7 @@ TEXTS: Final = (
     (Transpose, "values are turned in registers, with several shuffles for each vector"),
     (ByteTranspose, "bytes are turned in registers, with several shuffles for each vector"),
     (Pool, "of two values the greater takes several instructions: a NaN stays, +0 is above -0"),
+    (PaddedRows, "each row starts and ends copies of its own, of what it holds and of its padding"),
     (Bands, "layers by bands of rows: tiles start and end with every row"),
 )
 
