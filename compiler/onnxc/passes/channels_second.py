@@ -43,7 +43,7 @@ def in_planes(step: Loops, fold: Fold, source: Load) -> bool:
 
 def in_windows(step: Loops, fold: Fold, source: Load) -> bool:
     """Whether a tile goes through windows so large that what it reads of a channel is of use again:
-    then it may as well read channel by channel. Not where Winograd's kernel reads channels last.
+    then it may as well read row by row. Not where Winograd's kernel reads channels last.
     """
     if source.dtype is not FLOAT or len(source.indices) != 4 or len(step.where) != 4:
         return False

@@ -153,24 +153,17 @@ class _Layout:
         pinned = {step.out, source.buffer} <= self.pinned
         return pinned and fill == 0 and in_planes(step, folds[0], source)
 
-    def read_as_it_lies(self, step: Loops, source: Load) -> bool:
-        """Whether it does without a copy of the source with channels last."""
-        folds = _folds(step)
-        if not self.vectors or source.buffer not in self.pinned or len(folds) != 1:
-            return False
-        return self.stays(step) or in_windows(step, folds[0], source)
-
     def order_of(self, step: Loops, source: Load) -> tuple[int, ...] | None:
         """In which the convolution wants the dimensions of what it reads; None: in any."""
         as_it_lies = tuple(range(len(source.indices)))
-        if self.read_as_it_lies(step, source):
+        if self.stays(step):
             return as_it_lies
         kinds = _kinds(source, step, source.buffer in self.pinned)
         if kinds is None:
             return None
         folds = _folds(step)
         own = self.vectors and source.buffer in self.pinned and len(folds) == 1
-        if own and in_rows(folds[0], source, kinds):
+        if own and (in_rows(folds[0], source, kinds) or in_windows(step, folds[0], source)):
             return row_by_row(kinds) if source.buffer in self.guarded else as_it_lies
         return tuple(sorted(as_it_lies, key=lambda d: kinds[d]))
 
