@@ -32,6 +32,8 @@ LATENCY: Final = 8
 """Units from a sum to the next one that adds to it."""
 CALL: Final = 40
 """Of a tile: the call, the loop's start and its end."""
+RESTART: Final = 16
+"""Of an inner loop over a part of a sum, of 7 steps as measured: its end, and the next start."""
 STORE: Final = 2
 SHUFFLE: Final = 2
 BYTES: Final = 16
@@ -92,8 +94,9 @@ def tiles_of(kernel: Micro, variant: Variant, dot: float) -> Tiles | None:
                 for rows, n in _divided(p.rows, tile.rows)
                 for columns, m in _divided(p.columns, tile.columns)
             ]
-            around = math.prod(p.outer)
-            return _summed(_cut(spread, p.lanes, max(1, lanes), around), p.length, lanes, 1.0)
+            cut = _cut(spread, p.lanes, max(1, lanes), math.prod(p.outer))
+            inner = p.folds[-1][0] if p.folds else 1
+            return _summed(cut, p.length, lanes, 1.0, restarts=p.length // inner - 1)
         case IntegerProduct() as p:
             spread = _divided(p.columns, rows_of(p, variant, dot=bool(variant.dot)))
             cut = _cut(spread, p.lanes, variant.lanes, math.prod(p.outer))
@@ -124,11 +127,18 @@ def _cut(spread: list[tuple[int, int]], numbers: int, lanes: int, around: int) -
 
 
 def _summed(
-    cut: list[_Tile], step: int, lanes: int, unit: float, share: float = 1.0, broadcast: int = 1
+    cut: list[_Tile],
+    step: int,
+    lanes: int,
+    unit: float,
+    share: float = 1.0,
+    broadcast: int = 1,
+    restarts: int = 0,
 ) -> Tiles:
     """Of tiles whose sums have `step` vector products, each of `unit` units.
 
-    share  of each product that is no padding; `broadcast`: units for each value that all lanes get
+    share  of each product that is no padding; `broadcast`: units for each value that all lanes get;
+           `restarts`: how often the innermost loop over a sum begins anew
     """
     products = empty = waits = ends = 0.0
     for tile in cut:
@@ -138,7 +148,7 @@ def _summed(
         empty += tile.count * (sums * step * unit - needed * share)
         loads = tile.points * broadcast + tile.vectors
         waits += tile.count * step * (max(sums * unit, loads, LATENCY * unit) - sums * unit)
-        ends += tile.count * (sums * (1 + STORE) + CALL)
+        ends += tile.count * (sums * (1 + STORE) + CALL + restarts * RESTART)
     most = max(cut, key=lambda tile: tile.count * tile.points * tile.vectors)
     fill = products / (products + empty) if products else 1.0
     return Tiles(products, empty, waits, ends, step, (most.points, most.vectors), fill)
