@@ -28,7 +28,8 @@ static inline uint32_t onnxc_widened_bits(uint32_t magnitude, uint32_t offset)
  * of mantissa and `offset` of the exponent are dropped. Above the type's largest when out of range,
  * anything for a NaN. A denormal is rounded by adding a number whose last bit weighs the same.
  */
-static inline uint32_t onnxc_narrowed_bits(uint32_t magnitude, uint32_t offset, uint32_t shift)
+static inline uint32_t onnxc_narrowed_bits(uint32_t magnitude, uint32_t offset,
+                                           uint32_t shift)
 {
     const uint32_t below_half = ((uint32_t)1 << (shift - 1)) - 1;
     const uint32_t odd = (magnitude >> shift) & 1;
@@ -77,13 +78,14 @@ static inline uint16_t onnxc_bfloat16_of_float(float x)
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : number);
 }
 
-/* The nearest float16 as a float, as if converted there and back. A power of two 2^13 times that of
- * x is added and subtracted: the last bit of the sum weighs what that of the float16 does, a
+/* The nearest float16 as a float, as if converted there and back. A power of two, 2^13 times that
+ * of x, is added and subtracted: the last bit of the sum weighs what that of the float16 does, a
  * denormal's too.
  */
 static inline float onnxc_as_float16_float(float x)
 {
     const uint32_t bits = onnxc_bits_of_float(x);
+    const uint32_t sign = bits & 0x80000000u;
     const float size = onnxc_float_of_bits(bits & 0x7fffffffu);
     const float power = onnxc_float_of_bits(bits & 0x7f800000u);
     const float least = onnxc_select_float(power > 6.1035156e-5f, power, 6.1035156e-5f);
@@ -93,7 +95,7 @@ static inline float onnxc_as_float16_float(float x)
     const float infinity = onnxc_float_of_bits(0x7f800000u);
     const float number = onnxc_select_float(nearest > 65504.0f, infinity, nearest);
 
-    return onnxc_float_of_bits((bits & 0x80000000u) | (onnxc_bits_of_float(number) & 0x7fffe000u));
+    return onnxc_float_of_bits(sign | (onnxc_bits_of_float(number) & 0x7fffe000u));
 }
 
 /* The nearest bfloat16 as a float: its high half is that number. */

@@ -122,6 +122,14 @@ def test_long_names_of_functions_fit() -> None:
     assert max(map(len, wrapped(line).splitlines())) <= 100
 
 
+def test_a_long_line_of_a_comment_becomes_two() -> None:
+    """Not where commas or operators are: it is no code."""
+    first = f"    /* a - b, c{' word' * 20} */"
+    assert wrapped(first) == f"    /* a - b, c{' word' * 17}\n     *{' word' * 3} */"
+    later = f"     *{' word' * 19} */"
+    assert wrapped(later) == f"     *{' word' * 18}\n     * word */"
+
+
 def test_wrapping_keeps_strings_whole() -> None:
     line = "    y[i] = f(a[i], (onnxc_string){" + '"' + "a, b " * 30 + '", 150});'
     assert '"' + "a, b " * 30 + '"' in wrapped(line)

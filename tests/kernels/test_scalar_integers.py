@@ -148,6 +148,23 @@ def test_convolutions(layer: Layer, optimize: str, kernel: str) -> None:
     assert len(np.unique(wanted)) > 8
 
 
+@pytest.mark.usefixtures("compiler")
+def test_layers_of_floats_and_of_integers_share_one_list_of_numbers() -> None:
+    source, given = network(Layer(8, 16, (6, 8), (3, 3)))
+    graph = source.graph
+    graph.node.append(helper.make_node("DequantizeLinear", ["y", "y_scale", "y_zero"], ["f"]))
+    graph.node.append(helper.make_node("Conv", ["f", "v"], ["z"], pads=[1, 1, 1, 1]))
+    weights = np.random.default_rng(0).integers(-3, 4, (12, 16, 3, 3)).astype(np.float32)
+    graph.initializer.append(stored("v", weights))
+    graph.output.append(helper.make_tensor_value_info("z", 1, None))
+    compiled = compile_model(source, target="cortex-m4", optimize="size")
+    used = {step.name for step in compiled.program.steps if isinstance(step, Micro)}
+    assert used == {"shared_integers", "shared_scalar"}
+    wanted, found = evaluate_model(source, given), CompiledModel(compiled).run(given)
+    np.testing.assert_array_equal(found["y"], wanted["y"])
+    np.testing.assert_allclose(found["z"], wanted["z"], 1e-5, 1e-3)
+
+
 CHECK = """
 #include "layer{n}.h"
 

@@ -224,6 +224,24 @@ def test_every_register_file_has_bands(build: Build, always: pytest.MonkeyPatch)
     np.testing.assert_array_equal(banded.run(inputs)["y"], whole.run(inputs)["y"])
 
 
+@pytest.mark.parametrize("name", ["a padded pool", "a pool cut off below"])
+def test_bands_that_begin_with_a_pool(name: str, always: pytest.MonkeyPatch) -> None:
+    """What it reads is all in memory: no pointer to a row above the first one is made."""
+
+    def from_pool(parts: Sequence[Part], links: Sequence[Link]) -> Bands | None:
+        return bands_of(parts, links, 3) if parts[0].kernel.name == "pool_windows" else None
+
+    (network,) = (case.values[0] for case in NETWORKS if case.id == name)
+    assert isinstance(network, Network)
+    source, inputs = network.model(), given(network)
+    whole = CompiledModel(separate(always, source)).run(inputs)["y"]
+    always.setattr(fuse_bands, "in_bands", from_pool)
+    banded = compile_model(source)
+    (step,) = (s for s in banded.program.steps if isinstance(s, Micro) and s.name == "bands")
+    assert step.parameters.parts[0].source.start >= 0
+    np.testing.assert_array_equal(CompiledModel(banded).run(inputs)["y"], whole)
+
+
 def test_bands_of_a_part_of_a_chain(always: pytest.MonkeyPatch) -> None:
     """Two kernels each: the zeros around what is stored between the pairs stay where they are."""
 
@@ -238,6 +256,15 @@ def test_bands_of_a_part_of_a_chain(always: pytest.MonkeyPatch) -> None:
     banded = compile_model(source)
     assert micros(banded.program).count("bands") == 2
     np.testing.assert_array_equal(CompiledModel(banded).run(inputs)["y"], whole)
+
+
+def test_a_long_chain_is_divided(always: pytest.MonkeyPatch) -> None:
+    """Of five kernels at most two run together."""
+    always.setattr(fuse_bands, "MOST", 2)
+    network = Network((1, 16, 12, 12), (Layer(16),) * 5)
+    banded = compile_model(network.model()).program
+    parts = [len(s.parameters.parts) for s in banded.steps if isinstance(s, Micro) and s.scratch]
+    assert parts == [2, 2]
 
 
 def test_what_is_between_is_not_in_the_plan(always: pytest.MonkeyPatch) -> None:

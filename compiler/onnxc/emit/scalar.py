@@ -151,11 +151,10 @@ def shared_texts(steps: Sequence[Micro]) -> list[str]:
     names = dict.fromkeys(part for called in shared for part in CALLED[called.function])
     if integers:
         names = dict.fromkeys(["named", *names])
+    tables = [p.numbers for p in shared] + [p.numbers for p in integers]
     values = {
         **{"pixels": PIXELS, "panel": PANEL, "most_taps": MOST_TAPS, "single": SINGLE},
-        "numbers": max(
-            [p.numbers for p in shared] + [p.numbers for p in integers], key=len, default=()
-        ),
+        "numbers": max(tables, key=len, default=()),  # the longer begins as the shorter does
     }
     texts = [render("kernels/shared_windows.c.j2", function=name, **values) for name in names]
     for source in dict.fromkeys(p.source for p in integers):

@@ -128,9 +128,16 @@ def commented(statement: str, note: str) -> str:
 
 
 def wrapped(line: str) -> str:
-    """A C line broken after commas and before operators; what follows is indented by 8 more."""
+    """A C line broken after commas and before operators; what follows is indented by 8 more.
+
+    A line of a comment is broken between words, into others of the same comment.
+    """
     if len(line) < WIDTH:
         return line
+    if note := _COMMENT.match(line):
+        margin = note[1] + " " * (note[2] == "/*") + "* "
+        words = textwrap.TextWrapper(WIDTH, subsequent_indent=margin, break_on_hyphens=False)
+        return words.fill(line.replace(" */", "\0*/")).replace("\0", " ")
     indent = " " * (len(line) - len(line.lstrip()) + 8)
     out: list[str] = []
     for piece in _pieces(line, min(LONGEST_PIECE, WIDTH - len(indent) - 1)):
@@ -154,6 +161,7 @@ def unwrapped(text: str) -> str:
     return text[1:-1]
 
 
+_COMMENT: Final = re.compile(r"( *)(/\*|\*) ")
 _TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]]| ')
 _BREAKS: Final = (
     re.compile(r"(?<=[,;=]) | (?=(?:[?:]|&&|\|\|) )"),

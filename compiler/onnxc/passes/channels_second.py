@@ -1,4 +1,4 @@
-"""Convolutions of floats that leave channels second: no copy with channels last would pay."""
+"""Convolutions of floats that do not read channels last: no copy for that would pay."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ WINDOW: Final = 9
 """Taps of a window that is large."""
 CHANNELS: Final = 16
 """From which the copy costs more than that a row of pixels is no one loop over its channels."""
+BATCH: Final = 0
 SPATIAL: Final = 1
 CHANNEL: Final = 2
-"""Kinds of dimensions."""
+"""Kinds of dimensions, in the order of a layout with channels last; windows slide over SPATIAL."""
 FEW: Final = 8
 """Channels of which no kernel wants vectors, as Winograd's does of more."""
 
@@ -60,7 +61,7 @@ def in_rows(fold: Fold, source: Load, kinds: Sequence[int]) -> bool:
     channels last: of a value that meets a panel nothing beside it is asked for. Channels last would
     have to be gathered one by one; rows are read where they are, or copied whole with padding.
 
-    kinds  of the dimensions of the source: 0 the batch, 1 what windows slide over, 2 channels
+    kinds  of the dimensions of the source
     """
     channels = [d for d, kind in enumerate(kinds) if kind == CHANNEL]
     axes = {axis for d in channels for axis, _ in source.indices[d].terms}

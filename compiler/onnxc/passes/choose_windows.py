@@ -11,7 +11,7 @@ from onnxc.dtypes import FLOAT
 from onnxc.expression import Apply, Buffer, Const, Expr, Load
 from onnxc.kernel import Loops, Micro, Program, Routine, Step, map_loops
 from onnxc.passes.merge_axes import merged
-from onnxc.tuned.windows_pool import pool
+from onnxc.tuned.windows_pool import only_maximum, pool
 
 
 def choose_windows(program: Program) -> Program:
@@ -21,6 +21,8 @@ def choose_windows(program: Program) -> Program:
     values = _Values(program)
 
     def chosen(loops: Loops) -> list[Step]:
+        if only_maximum(loops) is None:
+            return [loops]
         positive = all(values.are_positive(buffer) for buffer in loops.reads())
         return [pool(loops, merged(loops), target, positive=positive) or loops]
 

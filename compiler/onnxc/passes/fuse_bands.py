@@ -10,10 +10,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import Final
 
 from onnxc.kernel import Micro, Program, Routine, Step
 from onnxc.passes.liveness import Uses, least_peak
 from onnxc.tuned.bands import Bands, Link, Part, cost, fused, gain, in_bands, link_of, part_of
+
+MOST: Final = 16
+"""Kernels of a band. The buffers of more hardly fit into the cache, and to try all runs of a long
+chain would take the cube of its length.
+"""
 
 
 def fuse_bands(program: Program) -> Program:
@@ -27,9 +33,9 @@ def fuse_bands(program: Program) -> Program:
     runs, known = list(_Fusion(program).runs()), Uses()
     steps = [run.steps for run in runs]
     for number, run in enumerate(runs):
-        fused = run.fused()
-        if fused != run.steps:
-            changed = [*steps[:number], fused, *steps[number + 1 :]]
+        banded = run.fused()
+        if banded != run.steps:
+            changed = [*steps[:number], banded, *steps[number + 1 :]]
             if not grows(known, steps, changed):
                 steps = changed
     return replace(program, steps=tuple(step for run in steps for step in run))
@@ -66,7 +72,7 @@ class _Chain:
         best: list[tuple[float, list[tuple[int, int, Bands]]]] = [(0, [])]
         for last in range(len(self.kernels)):
             choices = [best[-1]]
-            for first in range(last):
+            for first in range(max(0, last + 1 - MOST), last):
                 saved, bands = self.bands(first, last)
                 if bands is not None:
                     before, chosen = best[first]

@@ -31,7 +31,15 @@ from onnxc.expression import (
     load,
 )
 from onnxc.kernel import Loops, Program, Step, map_loops
-from onnxc.passes.channels_second import in_planes, in_rows, in_windows, row_by_row
+from onnxc.passes.channels_second import (
+    BATCH,
+    CHANNEL,
+    SPATIAL,
+    in_planes,
+    in_rows,
+    in_windows,
+    row_by_row,
+)
 from onnxc.passes.placement import Placement, border
 from onnxc.passes.unflatten import around, unflattened, view_of, with_rows
 from onnxc.tensor import axes_of
@@ -404,7 +412,7 @@ def _taps(step: Loops) -> set[Axis]:
 
 
 def _kinds(source: Load, step: Loops, pinned: bool) -> list[int] | None:
-    """Of a source's dimensions: 0 the batch, 1 those that windows slide over, 2 the rest.
+    """Of a source's dimensions: BATCH, SPATIAL that windows slide over, the rest CHANNEL.
 
     One that a single window covers is among the former, unless a copy would be for it alone.
     """
@@ -417,9 +425,9 @@ def _kinds(source: Load, step: Loops, pinned: bool) -> list[int] | None:
     for d, index in enumerate(source.indices):
         axes = {axis for axis, _ in index.terms}
         if not axes:
-            kinds.append(0 if d == 0 else 2 if d == 1 else 1)
+            kinds.append((BATCH, CHANNEL)[d] if d < 2 else SPATIAL)
         else:
-            kinds.append(0 if axes & batch else 1 if axes & sliding else 2)
+            kinds.append(BATCH if axes & batch else SPATIAL if axes & sliding else CHANNEL)
     return kinds
 
 

@@ -188,12 +188,10 @@ def units(kernel: Micro, variant: Variant, dot: float) -> float:
 def _rows(kernel: Micro, rows: int, variant: Variant, dot: float) -> float:
     """Of a part of bands, whose parameters are of one row, or of all."""
     p = kernel.parameters
-    if isinstance(p, Pool):
-        return units(kernel, variant, dot)
     match p:
         case Depthwise():
             once = p.window.rows == rows
-        case PaddedRows():
+        case PaddedRows() | Pool():
             once = True
         case _:
             once = p.rows == rows

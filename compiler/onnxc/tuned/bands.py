@@ -211,7 +211,7 @@ def _pool(kernel: Micro, parameters: Pool) -> Part | None:
     across = min(p.columns.extent, (p.columns.outputs - 1) * p.columns.stride + p.columns.reach)
     start, *starts, result = kernel.starts
     return Part(
-        replace(kernel, parameters=replace(p, above=0, counted=True), starts=()),
+        replace(kernel, parameters=replace(p, above=None, counted=True), starts=()),
         p.rows.outputs,
         Side(start - p.rows.before * p.x.row, p.rows.stride * p.x.row),
         tuple(Side(s, step.row) for s, step in zip(starts, p.addends, strict=True)),
@@ -221,6 +221,16 @@ def _pool(kernel: Micro, parameters: Pool) -> Part | None:
         clips=p.numbered,
         numbered=p.numbered,
     )
+
+
+def _at_start(part: Part) -> Part:
+    """The first of bands: a pool with rows above the first one is told where that lies instead."""
+    p = part.kernel.parameters
+    if not isinstance(p, Pool) or p.rows.before == 0:
+        return part
+    source = Side(part.source.start + p.rows.before * p.x.row, 0)
+    kernel = replace(part.kernel, parameters=replace(p, above=p.rows.before))
+    return replace(part, kernel=kernel, source=source)
 
 
 def _padded_rows(kernel: Micro, parameters: PaddedRows) -> Part | None:
@@ -327,7 +337,7 @@ def bands_of(parts: Sequence[Part], links: Sequence[Link], band: int) -> Bands:
     for link, most in zip(links, held, strict=True):
         placed.append(replace(link, held=most, offset=offset))
         offset += _rounded(most * link.row)
-    return Bands(tuple(parts), tuple(placed), band)
+    return Bands((_at_start(parts[0]), *parts[1:]), tuple(placed), band)
 
 
 def _counts(rows: int, links: Sequence[Link], band: int) -> Iterator[list[int]]:

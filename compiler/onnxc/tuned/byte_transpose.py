@@ -9,13 +9,12 @@ from typing import Final
 from onnxc.expression import Load
 from onnxc.kernel import Loops, Micro
 from onnxc.target import Target
+from onnxc.tuned.walks import within_int32
 
 SIDE: Final = 16
 """Of a square of bytes."""
 LEAST: Final = 2048
 """Elements below which the plain loops stay."""
-MOST: Final = 2**31
-"""Elements of either operand, so that offsets are int32_t."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def byte_transpose(loops: Loops, target: Target) -> Micro | None:
         return None
     if math.prod(axis.extent for axis in loops.axes) < LEAST:
         return None
-    if max(value.buffer.elements, loops.out.elements) >= MOST:
+    if not within_int32(value.buffer, loops.out):
         return None
     others = [axis for axis in loops.axes if axis not in (row, column)]
     parameters = ByteTranspose(

@@ -9,11 +9,10 @@ from onnxc.dtypes import FLOAT, ElementType
 from onnxc.expression import Axis, Const, Expr, Guard, Index, Load, static
 from onnxc.kernel import Loops, Micro
 from onnxc.target import Target
+from onnxc.tuned.walks import within_int32
 
 PADDED: Final = "padded"
 """The role of such a copy."""
-MOST: Final = 2**31
-"""Elements of either operand, so that offsets are int32_t."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def padded_rows(loops: Loops, target: Target) -> Micro | None:
     if not isinstance(source, Load) or fill is None or loops.partial or len(loops.where) != 1:
         return None
     found = _row(value, source.flat, loops.where[0])
-    if found is None or max(source.buffer.elements, loops.out.elements) >= MOST:
+    if found is None or not within_int32(source.buffer, loops.out):
         return None
     axis, before, columns = found
     outer = sorted(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from onnxc.centred import Centred
-from onnxc.dtypes import INT32
+from onnxc.dtypes import INT32, ElementType
 from onnxc.expression import Buffer, Const, Expr, Load
 from onnxc.kernel import Loops, Micro
 from onnxc.target import Target
@@ -35,7 +35,6 @@ MOST_POINTERS: Final = 128
 """In a table on the stack: that of the taps of one tile."""
 LIMIT: Final = 2**31
 """Magnitudes stay below, so that no sum of int32_t overflows."""
-SHARED: Final = "shared_integers"
 LEAST_WORK: Final = 256
 """Multiplications below which the plain loops stay."""
 
@@ -66,35 +65,20 @@ def integers(loops: Loops, target: Target) -> Micro | None:
     if layer is None or rows.constant is None or layer.work < LEAST_WORK:
         return None
     constants = _constants(layer, rows, panel, epilogue)
-    windowed = is_windowed(layer) or layer.is_depthwise
-    pixels = 1 if layer.is_depthwise else min(PIXELS, layer.pixels)
-    if constants is None or layer.tap_count * pixels > MOST_POINTERS:
+    found = _windows(layer, rows.source.dtype, loops.out.dtype)
+    if constants is None or layer.tap_count * found.pixels > MOST_POINTERS:
         return None
-    found = Windows(
-        numbers_of(layer, windowed=windowed),
-        pixels,
-        1 if layer.is_depthwise else LANES,
-        layer.tap_count,
-        windowed,
-        layer.padded,
-        (layer.pixels % pixels > 0, layer.lanes % LANES > 0 and not layer.is_depthwise),
-        layer.moves,
-        (rows.source.dtype.c_type, "int8_t", "int32_t", loops.out.dtype.c_type),
-        layer.is_depthwise,
-    )
-    inputs = [rows.source.buffer]
-    name = "integers_scalar"
+    name, inputs = "integers_scalar", [rows.source.buffer]
     parameters: Windows | SharedIntegers = found
     zeros = [_padding(rows, layer)] if layer.padded else []
     small = shared_integers(layer, rows.source.dtype, epilogue) if target.small else None
-    if small is not None:
-        name, (parameters, tables) = SHARED, small
-        inputs += _lane_by_lane(layer, constants)
-        inputs += [*(zeros or inputs[:1]), *tables]
+    if small is None:
+        inputs += [*_buffers(layer, constants, found), *zeros]
+    else:
+        name, (parameters, tables) = "shared_integers", small
+        inputs += [*_lane_by_lane(layer, constants), *(zeros or inputs), *tables]
         loads = () if parameters.finished else loads
         layer = replace(layer, addends=loads)
-    else:
-        inputs += [*_buffers(layer, constants, found), *zeros]
     return Micro(
         name,
         loops,
@@ -104,6 +88,24 @@ def integers(loops: Loops, target: Target) -> Micro | None:
         fold,
         loads,
         starts=layer.starts(len(inputs)),
+    )
+
+
+def _windows(layer: Layer, source: ElementType, result: ElementType) -> Windows:
+    """What is computed at once where the layer has code of its own."""
+    windowed = is_windowed(layer) or layer.is_depthwise
+    pixels = 1 if layer.is_depthwise else min(PIXELS, layer.pixels)
+    return Windows(
+        numbers_of(layer, windowed=windowed),
+        pixels,
+        1 if layer.is_depthwise else LANES,
+        layer.tap_count,
+        windowed,
+        layer.padded,
+        (layer.pixels % pixels > 0, layer.lanes % LANES > 0 and not layer.is_depthwise),
+        layer.moves,
+        (source.c_type, "int8_t", "int32_t", result.c_type),
+        layer.is_depthwise,
     )
 
 

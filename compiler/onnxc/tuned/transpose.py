@@ -10,6 +10,7 @@ from onnxc.dtypes import BY_NAME, FLOAT
 from onnxc.expression import Load
 from onnxc.kernel import Loops, Micro
 from onnxc.target import Target
+from onnxc.tuned.walks import within_int32
 
 INTEGERS: Final = (BY_NAME["int32"], BY_NAME["uint32"])
 LEAST: Final = 1024
@@ -17,8 +18,6 @@ LEAST: Final = 1024
 BAND: Final = 64
 LONG: Final = 256
 """Columns; no more are one band."""
-MOST: Final = 2**31
-"""Elements of either operand, so that offsets are int32_t."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def transpose(loops: Loops, target: Target) -> Micro | None:
     elements = math.prod(axis.extent for axis in loops.axes)
     if min(row.extent, column.extent) < lanes or where.stride(column) < 1 or elements < LEAST:
         return None
-    if max(value.buffer.elements, loops.out.elements) >= MOST:
+    if not within_int32(value.buffer, loops.out):
         return None
     others = [axis for axis in loops.axes if axis not in (row, column)]
     return Micro(

@@ -1,4 +1,4 @@
-"""How operands walk memory: constants in the order of some axes, loops that are one."""
+"""How operands walk memory: constants in the order of some axes, loops that are one, how far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from numpy.lib.stride_tricks import as_strided
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from onnxc.expression import Axis, Load
+    from onnxc.expression import Axis, Buffer, Load
+
+
+def within_int32(*buffers: Buffer) -> bool:
+    """Whether offsets in each, up to its end, are int32_t."""
+    return all(buffer.elements < 2**31 for buffer in buffers)
 
 
 def viewed(load: Load, axes: Sequence[Axis]) -> NDArray[Any]:

@@ -13,13 +13,12 @@ from onnxc.target import Target, Variant
 from onnxc.traversal import replace_subexpression, walk
 from onnxc.tuned.geometry import Step
 from onnxc.tuned.product import in_vectors
+from onnxc.tuned.walks import within_int32
 
 WIDTH: Final = 16
 """Channels from which on every variant fills a vector; of fewer the plain loops stay."""
 LEAST: Final = 1024
 """Results below which they stay too."""
-MOST: Final = 2**31
-"""Elements of either operand, so that offsets are int32_t."""
 LITTLE: Final = 8
 """Operations that may follow the maximum."""
 REACH: Final = 32
@@ -77,7 +76,8 @@ class Pool:
 
     addends   of each load of the epilogue
     positive  whether no element is below +0, unless it is NaN: then bits compare as integers
-    above     rows from the top of the first window down to the one that x points at
+    above     rows from the top of the first window down to the one that x points at; None: x points
+              at the top of that window which is asked for first
     counted   whether the caller says how many rows there are, and the number of the first one
     """
 
@@ -89,7 +89,7 @@ class Pool:
     y: Pitch
     addends: tuple[Step, ...]
     positive: bool
-    above: int
+    above: int | None
     counted: bool = False
 
     @property
@@ -113,7 +113,7 @@ def pool(loops: Loops, twin: Loops, target: Target, *, positive: bool) -> Micro 
 
     positive  whether no element that it reads is below +0, unless it is NaN
     """
-    fold = _only_maximum(loops)
+    fold = only_maximum(loops)
     if fold is None or target.variants[-1].lanes == 1 or target.small or loops.partial:
         return None
     bounds, source = _window(fold)
@@ -123,7 +123,7 @@ def pool(loops: Loops, twin: Loops, target: Target, *, positive: bool) -> Micro 
     addends = _addends(loops.value, fold, source)
     if addends is None or not all(_is_walked(load.flat, place) for load in addends):
         return None
-    if max(source.buffer.elements, loops.out.elements) >= MOST:
+    if not within_int32(source.buffer, loops.out):
         return None
     rows = _direction(source.indices[-3], place.row, fold, bounds)
     columns = _direction(source.indices[-2], place.column, fold, bounds)
@@ -145,7 +145,8 @@ def pool(loops: Loops, twin: Loops, target: Target, *, positive: bool) -> Micro 
     )
 
 
-def _only_maximum(loops: Loops) -> Fold | None:
+def only_maximum(loops: Loops) -> Fold | None:
+    """The one Fold of a kernel, if that is a maximum."""
     folds = [node for node in walk(*loops.roots()) if isinstance(node, Fold)]
     if len(folds) != 1 or (folds[0].operation, folds[0].hint) != ("max", ""):
         return None
