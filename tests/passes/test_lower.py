@@ -282,6 +282,22 @@ def test_twice_the_nodes_take_twice_the_work(
     assert 1.8 * calls[0] < calls[1] < 2.1 * calls[0]
 
 
+def test_twice_the_products_take_twice_the_work() -> None:
+    """No kernel of the chain is looked at again for each that follows it."""
+    calls = []
+    for length in (40, 80):
+        nodes = [node("MatMul", f"x{n} w", f"x{n + 1}") for n in range(length)]
+        inputs = [tensor(name, FLOAT, 3, 3) for name in ("x0", "w")]
+        outputs = [tensor(f"x{length}", FLOAT, 3, 3)]
+        graph = load(model(helper.make_graph(nodes, "g", inputs, outputs)))
+        infer(graph)
+        simplify(graph)
+        with counted_calls() as count:
+            lower(graph, plain=False)
+        calls.append(count[0])
+    assert calls[1] < 2.1 * calls[0]
+
+
 def uses(kernel: Loops) -> Counter[Expr]:
     """How many operands of the kernel's expression each value is."""
     return Counter(operand for part in walk(kernel.value) for operand in part.operands())

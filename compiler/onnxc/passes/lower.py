@@ -67,8 +67,9 @@ class _Lowering:
     only another name of, `views` the nodes whose results are the memory of an operand; `shapes` has
     the actual shapes of those whose size the data decides, `actual` the buffers that outputs have
     for them. Of the steps that operators asked for, `prepared` has each with its origins, `emitted`
-    those that are in the program; `places` are buffers that others stand for, `held` what those
-    without a name hold.
+    those that are in the program; `simple` are steps of one sum of products at most, like all that
+    fill what they read; `places` are buffers that others stand for, `held` what those without a
+    name hold.
     """
 
     def __init__(self, graph: ir.Graph, plain: bool) -> None:
@@ -85,6 +86,7 @@ class _Lowering:
         self.realized: set[ir.Value] = set()
         self.sizes: dict[Expr, tuple[int, int, bool]] = {}
         self.products: dict[Expr, bool] = {}
+        self.simple: set[Step] = set()
         self.prepared: dict[Step, Step] = {}
         self.emitted: set[Step] = set()
         self.places: dict[Buffer, Buffer] = {}
@@ -160,9 +162,18 @@ class _Lowering:
         while True:
             inputs = [None if value is None else self._tensor(value) for value in node.inputs]
             results = list(call(REGISTRY[node.domain, node.op_type], node, inputs))
-            if not products or all(_one_product(result) for _, result in results):
+            if not products or all(self._is_simple(result) for _, result in results):
                 return inputs, results
             self._realize(products[0], self._buffer_for(products.pop(0)))
+
+    def _is_simple(self, result: Tensor | Sized) -> bool:
+        """Whether each kernel that computes it has one sum of products at most, and folds none."""
+        last = _storing(result.tensor if isinstance(result, Sized) else result)
+        before = [*pending(last, done=self.simple)]
+        if not all(_has_one_product(step) for step in (*before, last)):
+            return False
+        self.simple.update(before)
+        return True
 
     def _position(self, node: ir.Node | None) -> int:
         return -1 if node is None else self.positions[node]
@@ -385,18 +396,13 @@ def _is_sum_of_products(node: Expr) -> bool:
     return isinstance(node, Fold) and bool(node.hint)
 
 
-def _one_product(result: Tensor | Sized) -> bool:
-    """Whether each kernel that computes it has one sum of products at most, and folds none."""
-    tensor = result.tensor if isinstance(result, Sized) else result
-    last = _storing(tensor)
-    for step in (*pending(last), last):
-        roots = step.roots() if isinstance(step, Loops) else ()
-        folds = [node for node in walk(*roots) if isinstance(node, Fold)]
-        sums = [fold for fold in folds if fold.hint]
-        nested = any(_is_sum_of_products(node) for fold in folds for node in walk(fold.value))
-        if len(sums) > 1 or nested:
-            return False
-    return True
+def _has_one_product(step: Step) -> bool:
+    """Or none; and no Fold around it."""
+    roots = step.roots() if isinstance(step, Loops) else ()
+    folds = [node for node in walk(*roots) if isinstance(node, Fold)]
+    sums = [fold for fold in folds if fold.hint]
+    nested = any(_is_sum_of_products(node) for fold in folds for node in walk(fold.value))
+    return len(sums) <= 1 and not nested
 
 
 def _repeats(reader: ir.Node | None, value: ir.Value, tensor: Tensor) -> bool:
