@@ -225,8 +225,9 @@ def check_convolution(name: str, build: str, tool: Callable[[str], str], patch: 
     ],
 )
 def test_the_kernel_that_is_meant(name: str, kernel: str) -> None:
+    """Beside the copy of rows with their padding, where there is one."""
     source = convolution_model(CONVOLUTIONS[name], np.random.default_rng(0))
-    assert kernels(source) == {kernel}
+    assert kernels(source) - {"padded_rows"} == {kernel}
 
 
 @pytest.mark.parametrize("build", ["avx512", "sse2", "scalar"])

@@ -257,18 +257,23 @@ class _Change:
 def _without_copies(program: Program, exact: frozenset[Buffer]) -> Program:
     """Without kernels that copy floats of `exact` buffers, where loops can read these instead."""
     writes = Counter(buffer for step in every_step(program) for buffer in step.writes())
-    kept = {*program.written}
+    kept, walked = {*program.written}, dict[Buffer, set[int]]()
     for step in every_step(program):
         if not isinstance(step, Loops):
             kept.update(_own(step))
-        elif len(step.roots()) > 1:  # which say where it stores
+            continue
+        if len(step.roots()) > 1:  # which say where it stores
             kept.update(step.reads())
+        for node in walk(*step.roots()):
+            if isinstance(node, Load):
+                walked.setdefault(node.buffer, set()).add(len(node.indices))
     copies = {
         step.out: step
         for step in program.steps
         if isinstance(step, Loops)
         and step.out not in kept
         and writes[step.out] == 1
+        and walked.get(step.out, set()) <= {len(step.axes)}  # not one index for all dimensions
         and _copies(step, exact)
     }
     places = {out: partial(_read_through, copy) for out, copy in copies.items()}
