@@ -130,6 +130,11 @@ def test_a_long_line_of_a_comment_becomes_two() -> None:
     assert wrapped(later) == f"     *{' word' * 18}\n     * word */"
 
 
+def test_a_product_that_goes_on_is_no_comment() -> None:
+    code = f"            * {'factor, ' * 11}last);"
+    assert wrapped(code) == f"            * {'factor, ' * 9}factor,\n{' ' * 20}factor, last);"
+
+
 def test_wrapping_keeps_strings_whole() -> None:
     line = "    y[i] = f(a[i], (onnxc_string){" + '"' + "a, b " * 30 + '", 150});'
     assert '"' + "a, b " * 30 + '"' in wrapped(line)

@@ -135,7 +135,7 @@ def wrapped(line: str) -> str:
     if len(line) < WIDTH:
         return line
     if note := _COMMENT.match(line):
-        margin = note[1] + " " * (note[2] == "/*") + "* "
+        margin = note[1] + " * "
         words = textwrap.TextWrapper(WIDTH, subsequent_indent=margin, break_on_hyphens=False)
         return words.fill(line.replace(" */", "\0*/")).replace("\0", " ")
     indent = " " * (len(line) - len(line.lstrip()) + 8)
@@ -161,7 +161,8 @@ def unwrapped(text: str) -> str:
     return text[1:-1]
 
 
-_COMMENT: Final = re.compile(r"( *)(/\*|\*) ")
+_COMMENT: Final = re.compile(r"((?:    )*)(?:/| )\* ")
+"""A line that begins or goes on with a comment: a product that goes on has no space more."""
 _TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]]| ')
 _BREAKS: Final = (
     re.compile(r"(?<=[,;=]) | (?=(?:[?:]|&&|\|\|) )"),
