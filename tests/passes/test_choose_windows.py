@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 import numpy as np
@@ -76,6 +77,15 @@ def test_no_value_is_below_zero(name: str) -> None:
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_value_may_be_below_zero(name: str) -> None:
     assert not positive(network(*UNKNOWN[name]))
+
+
+def test_a_long_chain_needs_no_stack() -> None:
+    """Of values each of which tells what the next one is."""
+    names = [f"n{i}" for i in range(1500)]
+    lesser = [node("Min", a, "d", to=b) for a, b in itertools.pairwise(names)]
+    relu = node("Relu", "c", to=names[0])
+    assert not positive(network(relu, *lesser, source=names[-1]))
+    assert positive(network(relu, *lesser, node("Max", names[-1], "zero", to="m")))
 
 
 def test_plain_builds_have_plain_loops() -> None:

@@ -5,12 +5,15 @@ It is another where no element is below zero, as behind a Relu: that shows in al
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from onnxc.dtypes import FLOAT
 from onnxc.expression import Apply, Buffer, Const, Expr, Load
 from onnxc.kernel import Loops, Micro, Program, Routine, Step, map_loops
 from onnxc.passes.merge_axes import merged
+from onnxc.traversal import walk
 from onnxc.tuned.windows_pool import only_maximum, pool
 
 
@@ -18,54 +21,50 @@ def choose_windows(program: Program) -> Program:
     target = program.target
     if target is None:
         return program
-    values = _Values(program)
+    positive = positive_buffers(program)
 
     def chosen(loops: Loops) -> list[Step]:
         if only_maximum(loops) is None:
             return [loops]
-        positive = all(values.are_positive(buffer) for buffer in loops.reads())
-        return [pool(loops, merged(loops), target, positive=positive) or loops]
+        return [pool(loops, merged(loops), target, positive=positive >= {*loops.reads()}) or loops]
 
     return map_loops(program, chosen)
 
 
-class _Values:
-    """What is known of the values that the steps of a program leave."""
+def positive_buffers(program: Program) -> set[Buffer]:
+    """Those of which each value that the steps leave is +0, above, or NaN."""
+    found: dict[Buffer, bool] = {}
+    for step in program.steps:
+        for buffer in step.writes():
+            found[buffer] = found.get(buffer, True) and _leaves_positive(step, buffer, found)
+    return {buffer for buffer, positive in found.items() if positive}
 
-    def __init__(self, program: Program) -> None:
-        self.writers: dict[Buffer, list[Step]] = {}
-        for step in program.steps:
-            for buffer in step.writes():
-                self.writers.setdefault(buffer, []).append(step)
-        self.known: dict[Buffer, bool] = {}
 
-    def are_positive(self, buffer: Buffer) -> bool:
-        """Whether each is +0, above, or NaN."""
-        if buffer not in self.known:
-            self.known[buffer] = False  # while that is asked
-            steps = self.writers.get(buffer, [])
-            self.known[buffer] = bool(steps) and all(self.leaves(step, buffer) for step in steps)
-        return self.known[buffer]
+def _leaves_positive(step: Step, buffer: Buffer, known: Mapping[Buffer, bool]) -> bool:
+    """Whether a step stores such values to the buffer; `known` of those that are written before."""
+    match step:
+        case Routine("border", outputs=(out,)):
+            return out is buffer
+        case Loops(accumulate=""):
+            return _is_positive(step.value, known)
+        case Micro():
+            return step.twin.out is buffer and _is_positive(step.twin.value, known)
+    return False
 
-    def leaves(self, step: Step, buffer: Buffer) -> bool:
-        """Whether a step stores such values to the buffer."""
-        match step:
-            case Routine("border", outputs=(out,)):
-                return out is buffer
-            case Loops():
-                return not step.accumulate and self.is_positive(step.value)
-            case Micro():
-                return step.twin.out is buffer and self.is_positive(step.twin.value)
-        return False
 
-    def is_positive(self, value: Expr) -> bool:
-        match value:
+def _is_positive(value: Expr, known: Mapping[Buffer, bool]) -> bool:
+    found: dict[Expr, bool] = {}
+    for node in walk(value, inner=False):
+        match node:
             case Const(dtype, raw) if dtype is FLOAT:
-                return not np.signbit(np.frombuffer(raw, np.float32)[0])
+                positive = not np.signbit(np.frombuffer(raw, np.float32)[0])
             case Load(dtype, buffer) if dtype is FLOAT:
-                return self.are_positive(buffer)
+                positive = known.get(buffer, False)
             case Apply(_, "max", args):
-                return any(map(self.is_positive, args))
+                positive = any(found[arg] for arg in args)
             case Apply(_, "min" | "as_float16" | "as_bfloat16", args):
-                return all(map(self.is_positive, args))
-        return False
+                positive = all(found[arg] for arg in args)
+            case _:
+                positive = False
+        found[node] = positive
+    return found[value]
