@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 PIXELS: Final = 2
-"""Whose sums are made by one call; LANES of a tile, and CHUNK of the call."""
+"""Whose sums are made by one call; kernels/integer_sums.c.j2 is written for two."""
 LANES: Final = 4
+"""Whose filters of their own are summed at once."""
 CHUNK: Final = 32
+"""Lanes of a call."""
 MOST_TAPS: Final = 64
 """There is room on the stack for their pointers, of both pixels."""
 
